@@ -1,0 +1,3 @@
+//! (skeleton)
+
+fn main() {}
