@@ -1,0 +1,114 @@
+//! `cargo xtask bench`: measurements with a baseline in the same run.
+//!
+//! A bench is a function in [`BENCHES`]. It builds what it needs (release), makes its variants and hands them to [`harness::compare`], which interleaves the
+//! rounds. These are measurements for people, not tests: nothing here fails because the machine is slow.
+
+mod harness;
+mod load;
+mod stacked;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::{interrupt, tree};
+
+/// A measurement: its name on the command line, what it tells, and the function.
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Setting) -> Result<()>,
+}
+
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "shell",
+        about: "`:` through the whole stack, against a bare loop that spawns `bash FILE` with three pipes",
+        run: stacked::shell,
+    },
+    Bench {
+        name: "noop",
+        about: "no-op leaf reconciles through SQLite, gRPC and a worker",
+        run: stacked::noop,
+    },
+    Bench {
+        name: "latency",
+        about: "one resource from apply to Ready, nothing else running",
+        run: stacked::latency,
+    },
+    Bench {
+        name: "start",
+        about: "stdworker from start to serving",
+        run: stacked::start,
+    },
+    Bench {
+        name: "memory",
+        about: "resident memory of an idle control plane and worker",
+        run: stacked::memory,
+    },
+];
+
+/// What every bench gets.
+pub(crate) struct Setting {
+    rounds: u32,
+}
+
+/// The release binaries the benches drive.
+struct Programs {
+    converge: PathBuf,
+    stdworker: PathBuf,
+    noop: PathBuf,
+}
+
+impl Programs {
+    fn build() -> Result<Self> {
+        let built = tree::build(&[
+            "--release",
+            "-p",
+            "converge",
+            "-p",
+            "stdworker",
+            "-p",
+            "converge-testkit",
+            "--bins",
+            "--example",
+            "noop_worker",
+        ])?;
+        Ok(Self {
+            converge: tree::built(&built, "converge")?,
+            stdworker: tree::built(&built, "stdworker")?,
+            noop: tree::built(&built, "noop_worker")?,
+        })
+    }
+}
+
+/// Runs the benches named, or all of them.
+pub(crate) fn run(names: &[String], rounds: u32, list: bool) -> Result<()> {
+    if list {
+        BENCHES
+            .iter()
+            .for_each(|bench| println!("{:<10} {}", bench.name, bench.about));
+        return Ok(());
+    }
+    let unknown: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !BENCHES.iter().any(|bench| bench.name == *name))
+        .collect();
+    if !unknown.is_empty() {
+        bail!(
+            "no such bench: {} (see `cargo xtask bench --list`)",
+            unknown.join(", ")
+        );
+    }
+    interrupt::listen()?;
+    let setting = Setting { rounds };
+    for bench in BENCHES
+        .iter()
+        .filter(|bench| names.is_empty() || names.iter().any(|name| name == bench.name))
+    {
+        println!("\n{}: {}", bench.name, bench.about);
+        (bench.run)(&setting)?;
+    }
+    Ok(())
+}

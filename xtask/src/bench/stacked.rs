@@ -1,0 +1,279 @@
+//! Benches of the whole stack: control plane, wire, worker.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::harness::{Sample, Variant, compare, median};
+use super::{Programs, Setting, load};
+use crate::http::Http;
+use crate::manifest::kind_file;
+use crate::stack::Stack;
+use crate::tree;
+
+/// Tasks at a time, in the worker and in the bare loop.
+const PARALLEL: usize = 8;
+const SHELL_TASKS: usize = 600;
+const NOOP_TASKS: usize = 10_000;
+const LATENCY_TASKS: usize = 200;
+
+fn stdshell(http: &Http) -> Result<()> {
+    let path = kind_file(&tree::root(), "stdshell");
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("could not read {}", path.display()))?;
+    http.put(
+        "/kinds/stdshell/manifest",
+        &serde_json::from_str(&text)
+            .with_context(|| format!("could not parse {}", path.display()))?,
+    )
+}
+
+fn noop_kind(http: &Http) -> Result<()> {
+    let any = json!({"type": "object"});
+    let manifest = json!({"kind": "noop", "kind_version": 1, "spec_schema": any, "status_schema": any, "config_schema": any,
+        "reactions": [{"name": "work", "trigger": "specChange", "emits": ["status", "conditions"]}]});
+    http.put("/kinds/noop/manifest", &manifest)
+}
+
+fn worker(stack: &mut Stack, program: &Path, parallel: usize) -> Result<()> {
+    let env = BTreeMap::from([
+        ("WORKER_MAX_PARALLEL".to_owned(), parallel.to_string()),
+        ("LOG_LEVEL".to_owned(), "warn".to_owned()),
+    ]);
+    stack.worker(program, &tree::root(), &env)
+}
+
+fn per_second(count: usize, started: Instant, cpu: Duration) -> Sample {
+    Sample {
+        value: count as f64 / started.elapsed().as_secs_f64(),
+        cpu: Some(cpu / u32::try_from(count).unwrap_or(u32::MAX)),
+    }
+}
+
+/// stdshell `:` against a loop that only spawns.
+pub(crate) fn shell(setting: &Setting) -> Result<()> {
+    let programs = Programs::build()?;
+    let mut stack = Stack::start(&programs.converge)?;
+    let http = Http::new(&stack.at.api);
+    stdshell(&http)?;
+    worker(&mut stack, &programs.stdworker, PARALLEL)?;
+    load::await_worker(&http)?;
+    let script = stack.dir().join("script");
+    std::fs::write(&script, ":")
+        .with_context(|| format!("could not write {}", script.display()))?;
+    let bare = Variant {
+        name: format!("bash FILE, {PARALLEL} at a time"),
+        goal: None,
+        run: Box::new(|_| {
+            let (cpu, started) = (load::own_cpu()?, Instant::now());
+            load::bare_loop(&script, SHELL_TASKS, PARALLEL)?;
+            Ok(per_second(
+                SHELL_TASKS,
+                started,
+                load::own_cpu()?.saturating_sub(cpu),
+            ))
+        }),
+    };
+    let through = Variant {
+        name: "stdshell, apply to Ready".into(),
+        goal: None,
+        run: Box::new(|round| {
+            let (cpu, before, started) = (stack.cpu()?, load::ready(&http)?, Instant::now());
+            load::apply(
+                &stack.at.api,
+                "stdshell",
+                &format!("r{round}"),
+                SHELL_TASKS,
+                &json!({"script": ":"}),
+            )?;
+            load::await_ready(&http, before + SHELL_TASKS as u64)?;
+            Ok(per_second(
+                SHELL_TASKS,
+                started,
+                stack.cpu()?.saturating_sub(cpu),
+            ))
+        }),
+    };
+    compare("per s", setting.rounds, vec![bare, through])
+}
+
+/// How many reconciles a second the control plane and the wire carry.
+pub(crate) fn noop(setting: &Setting) -> Result<()> {
+    let programs = Programs::build()?;
+    let stack = RefCell::new(Stack::start(&programs.converge)?);
+    let api = stack.borrow().at.api.clone();
+    let http = Http::new(&api);
+    noop_kind(&http)?;
+    let drain = Variant {
+        name: format!("{NOOP_TASKS} waiting, a worker comes"),
+        goal: Some(20_000.0),
+        run: Box::new(|round| {
+            let mut stack = stack.borrow_mut();
+            stack.stop_worker();
+            let before = load::ready(&http)?;
+            load::apply(&api, "noop", &format!("d{round}"), NOOP_TASKS, &json!({}))?;
+            worker(&mut stack, &programs.noop, 256)?;
+            let cpu = stack.cpu()?;
+            let started = Instant::now();
+            load::await_ready(&http, before + NOOP_TASKS as u64)?;
+            Ok(per_second(
+                NOOP_TASKS,
+                started,
+                stack.cpu()?.saturating_sub(cpu),
+            ))
+        }),
+    };
+    let apply = Variant {
+        name: "applied over REST meanwhile".into(),
+        goal: None,
+        run: Box::new(|round| {
+            let stack = stack.borrow();
+            let (cpu, before, started) = (stack.cpu()?, load::ready(&http)?, Instant::now());
+            load::apply(&api, "noop", &format!("a{round}"), NOOP_TASKS, &json!({}))?;
+            load::await_ready(&http, before + NOOP_TASKS as u64)?;
+            Ok(per_second(
+                NOOP_TASKS,
+                started,
+                stack.cpu()?.saturating_sub(cpu),
+            ))
+        }),
+    };
+    compare("per s", setting.rounds, vec![drain, apply])
+}
+
+/// What one person waits for.
+pub(crate) fn latency(setting: &Setting) -> Result<()> {
+    let programs = Programs::build()?;
+    let mut stack = Stack::start(&programs.converge)?;
+    let http = Http::new(&stack.at.api);
+    noop_kind(&http)?;
+    worker(&mut stack, &programs.noop, 16)?;
+    load::await_worker(&http)?;
+    let one = |name: &str| -> Result<(f64, f64)> {
+        let started = Instant::now();
+        http.post(
+            "/resources",
+            &json!({"kind": "noop", "name": name, "spec": {}}),
+        )?;
+        let answered = started.elapsed();
+        while http.get(&format!("/resources/noop/{name}"))?["phase"] != "Ready" {
+            crate::interrupt::check()?;
+        }
+        Ok((
+            answered.as_secs_f64() * 1e3,
+            started.elapsed().as_secs_f64() * 1e3,
+        ))
+    };
+    let ready = RefCell::new(Vec::new());
+    let answer = Variant {
+        name: "apply answered".into(),
+        goal: None,
+        run: Box::new(|round| {
+            // Both figures are taken of the same applies; the second variant reads what the first one measured.
+            let (mut answers, mut readies) = (Vec::new(), Vec::new());
+            for n in 0..LATENCY_TASKS {
+                let (answered, ready) = one(&format!("l{round}-{n}"))?;
+                answers.push(answered);
+                readies.push(ready);
+            }
+            ready.borrow_mut().push(median(readies));
+            Ok(Sample {
+                value: median(answers),
+                cpu: None,
+            })
+        }),
+    };
+    let until = Variant {
+        name: "apply to Ready".into(),
+        goal: Some(1.5),
+        run: Box::new(|_| {
+            Ok(Sample {
+                value: ready.borrow_mut().pop().unwrap_or(f64::NAN),
+                cpu: None,
+            })
+        }),
+    };
+    compare("p50 ms", setting.rounds, vec![answer, until])
+}
+
+/// From the start of the process until the broker counts on it.
+pub(crate) fn start(setting: &Setting) -> Result<()> {
+    let programs = Programs::build()?;
+    let stack = RefCell::new(Stack::start(&programs.converge)?);
+    let http = Http::new(&stack.borrow().at.api);
+    let help = Variant {
+        name: "stdworker --help".into(),
+        goal: None,
+        run: Box::new(|_| {
+            let started = Instant::now();
+            Command::new(&programs.stdworker)
+                .arg("--help")
+                .stdout(Stdio::null())
+                .status()
+                .context("could not start stdworker")?;
+            Ok(Sample {
+                value: started.elapsed().as_secs_f64() * 1e3,
+                cpu: None,
+            })
+        }),
+    };
+    let serving = Variant {
+        name: "start to serving".into(),
+        goal: None,
+        run: Box::new(|_| {
+            let mut stack = stack.borrow_mut();
+            let started = Instant::now();
+            worker(&mut stack, &programs.stdworker, PARALLEL)?;
+            load::await_worker(&http)?;
+            let value = started.elapsed().as_secs_f64() * 1e3;
+            stack.stop_worker();
+            load::await_nobody(&http)?;
+            Ok(Sample { value, cpu: None })
+        }),
+    };
+    compare("ms", setting.rounds, vec![help, serving])
+}
+
+/// What doing nothing costs.
+pub(crate) fn memory(setting: &Setting) -> Result<()> {
+    let programs = Programs::build()?;
+    let stack = RefCell::new(None::<Stack>);
+    let mib = |bytes: u64| Sample {
+        value: bytes as f64 / (1024.0 * 1024.0),
+        cpu: None,
+    };
+    let control = Variant {
+        name: "converge".into(),
+        goal: None,
+        run: Box::new(|_| {
+            *stack.borrow_mut() = None;
+            let mut fresh = Stack::start(&programs.converge)?;
+            let http = Http::new(&fresh.at.api);
+            worker(&mut fresh, &programs.stdworker, 16)?;
+            load::await_worker(&http)?;
+            // Two heartbeats and a readiness poll: the steady state, not the moment of start.
+            std::thread::sleep(Duration::from_secs(12));
+            let value = mib(fresh.resident()?.0);
+            *stack.borrow_mut() = Some(fresh);
+            Ok(value)
+        }),
+    };
+    let worker = Variant {
+        name: "stdworker".into(),
+        goal: None,
+        run: Box::new(|_| {
+            Ok(mib(stack
+                .borrow()
+                .as_ref()
+                .context("nothing runs")?
+                .resident()?
+                .1))
+        }),
+    };
+    compare("MiB", setting.rounds, vec![control, worker])
+}

@@ -1,0 +1,87 @@
+//! What CI runs: the cheap checks first, so that a slip is told within seconds, then everything that compiles.
+
+use anyhow::{Result, bail};
+
+use crate::steps::{self, Step};
+use crate::tree::{cargo, run as must};
+use crate::{arrows, deny, example, hygiene, public_api, testing};
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "fmt",
+        work: || must(cargo().args(["fmt", "--all", "--check"])),
+    },
+    Step {
+        name: "hygiene",
+        work: hygiene::check,
+    },
+    Step {
+        name: "arrows",
+        work: arrows::check,
+    },
+    Step {
+        name: "deny",
+        work: deny::check,
+    },
+    Step {
+        name: "clippy",
+        work: || {
+            must(cargo().args([
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--all-features",
+                "--",
+                "-D",
+                "warnings",
+            ]))
+        },
+    },
+    Step {
+        name: "doc",
+        work: || {
+            must(
+                cargo()
+                    .args(["doc", "--workspace", "--no-deps", "--all-features"])
+                    .env("RUSTDOCFLAGS", "-D warnings"),
+            )
+        },
+    },
+    Step {
+        name: "public-api",
+        work: public_api::check,
+    },
+    Step {
+        name: "test",
+        work: || testing::run(false, &[]),
+    },
+    Step {
+        name: "examples",
+        work: example::all_in_ci,
+    },
+];
+
+/// Runs the steps named, or all of them.
+pub(crate) fn run(only: &[String], list: bool) -> Result<()> {
+    if list {
+        STEPS.iter().for_each(|step| println!("{}", step.name));
+        return Ok(());
+    }
+    let unknown: Vec<&str> = only
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !STEPS.iter().any(|step| step.name == *name))
+        .collect();
+    if !unknown.is_empty() {
+        bail!(
+            "no such step: {} (see `cargo xtask ci --list`)",
+            unknown.join(", ")
+        );
+    }
+    steps::run(
+        &STEPS
+            .iter()
+            .filter(|step| only.is_empty() || only.iter().any(|name| name == step.name))
+            .collect::<Vec<_>>(),
+    )
+}

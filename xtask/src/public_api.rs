@@ -1,0 +1,215 @@
+//! The SDK's public API names no type of its transport: no tonic, prost, http, h2 or hyper.
+//!
+//! Read from rustdoc's JSON, whose format is unstable, so the walk asks as little of it as it can: every public item of the crate is searched for
+//! references to an item of a banned crate. What the compiler implements by itself (auto and blanket implementations) is left out: it is
+//! nothing an author could write down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::tree;
+
+/// Crates whose types must not be reachable. A crate of the family (`tonic_prost`, `http_body`, `hyper_util`) counts too.
+const BANNED: &[&str] = &["tonic", "prost", "http", "h2", "hyper"];
+
+/// Documents the SDK as JSON and checks it.
+pub(crate) fn check() -> Result<()> {
+    let target = tree::target_dir()?;
+    // Only rustdoc may see the variable that unlocks its JSON: set for cargo itself it would rebuild every dependency.
+    let wrapper = target.join("tools").join("rustdoc-json");
+    write_wrapper(&wrapper)?;
+    tree::run(
+        tree::cargo()
+            .args([
+                "rustdoc",
+                "--package",
+                "converge-sdk",
+                "--lib",
+                "--all-features",
+                "--target-dir",
+            ])
+            .arg(&target)
+            .args(["--", "-Z", "unstable-options", "--output-format", "json"])
+            .env("RUSTDOC", &wrapper)
+            .env("RUSTDOCFLAGS", ""),
+    )?;
+    let file = target.join("doc").join("converge_sdk.json");
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("could not read {}", file.display()))?;
+    let report = inspect(
+        &serde_json::from_str(&text)
+            .with_context(|| format!("could not parse {}", file.display()))?,
+    )?;
+    if !report.violations.is_empty() {
+        bail!(
+            "transport types in the public API of converge-sdk\n  {}",
+            report.violations.join("\n  ")
+        );
+    }
+    println!(
+        "{} public items of converge-sdk, none names {}",
+        report.items,
+        BANNED.join(", ")
+    );
+    Ok(())
+}
+
+fn write_wrapper(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir: PathBuf = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    std::fs::create_dir_all(&dir).with_context(|| format!("could not create {}", dir.display()))?;
+    std::fs::write(path, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n")
+        .with_context(|| format!("could not write {}", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("could not mark {} executable", path.display()))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Report {
+    items: usize,
+    violations: Vec<String>,
+}
+
+fn inspect(doc: &Value) -> Result<Report> {
+    let crates: BTreeMap<&str, &str> = doc["external_crates"]
+        .as_object()
+        .context("rustdoc's JSON lists no crates")?
+        .iter()
+        .filter_map(|(id, it)| Some((id.as_str(), it["name"].as_str()?)))
+        .collect();
+    let mut banned: BTreeMap<&str, String> = BTreeMap::new();
+    for (id, path) in doc["paths"]
+        .as_object()
+        .context("rustdoc's JSON lists no paths")?
+    {
+        let Some(name) = crates.get(path["crate_id"].to_string().as_str()) else {
+            continue;
+        };
+        if BANNED.iter().any(|bad| {
+            name.strip_prefix(bad)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+        }) {
+            let segments: Vec<&str> = path["path"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            banned.insert(id, segments.join("::"));
+        }
+    }
+    let index = doc["index"]
+        .as_object()
+        .context("rustdoc's JSON has no index")?;
+    let own: Vec<&Value> = index
+        .values()
+        .filter(|item| item["crate_id"] == 0 && !compiler_made(item))
+        .collect();
+    let mut violations = BTreeSet::new();
+    for item in &own {
+        let mut seen = BTreeSet::new();
+        references(&item["inner"], &banned, &mut seen);
+        for path in seen {
+            let file = item["span"]["filename"].as_str().unwrap_or("?");
+            let line = item["span"]["begin"][0].to_string();
+            violations.insert(format!(
+                "{file}:{line}: {} names {path}",
+                item["name"].as_str().unwrap_or("an implementation")
+            ));
+        }
+    }
+    Ok(Report {
+        items: own.len(),
+        violations: violations.into_iter().collect(),
+    })
+}
+
+fn compiler_made(item: &Value) -> bool {
+    let imp = &item["inner"]["impl"];
+    imp["is_synthetic"] == true || !imp["blanket_impl"].is_null()
+}
+
+/// A reference is an object with an `id` that is in the table of paths; how it is called around that differs between versions of the format.
+fn references(value: &Value, banned: &BTreeMap<&str, String>, seen: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            if let Some(path) = map
+                .get("id")
+                .and_then(|id| banned.get(id.to_string().as_str()))
+            {
+                seen.insert(path.clone());
+            }
+            map.values()
+                .for_each(|inner| references(inner, banned, seen));
+        }
+        Value::Array(list) => list
+            .iter()
+            .for_each(|inner| references(inner, banned, seen)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn doc(inner: Value) -> Value {
+        json!({
+            "external_crates": {"1": {"name": "tonic"}, "2": {"name": "http_body"}, "3": {"name": "httparse"}},
+            "paths": {
+                "10": {"crate_id": 1, "path": ["tonic", "Status"]},
+                "11": {"crate_id": 2, "path": ["http_body", "Body"]},
+                "12": {"crate_id": 3, "path": ["httparse", "Request"]},
+                "13": {"crate_id": 0, "path": ["converge_sdk", "Outcome"]}
+            },
+            "index": {
+                "1": {"crate_id": 0, "name": "it", "span": {"filename": "a.rs", "begin": [3, 1]}, "inner": inner},
+                "2": {"crate_id": 1, "name": "theirs", "inner": {"struct_field": {"resolved_path": {"path": "Status", "id": 10}}}}
+            }
+        })
+    }
+
+    #[test]
+    fn a_transport_type_anywhere_in_a_signature_is_found() {
+        let inner = json!({"function": {"sig": {"inputs": [["x", {"resolved_path": {"path": "Vec", "id": 99, "args": {"angle_bracketed": {
+            "args": [{"type": {"resolved_path": {"path": "Status", "id": 10}}}, {"type": {"dyn_trait": {"traits": [{"trait": {"path": "Body", "id": 11}}]}}}]}}}}]]}}});
+        assert_eq!(
+            inspect(&doc(inner)).unwrap().violations,
+            [
+                "a.rs:3: it names http_body::Body",
+                "a.rs:3: it names tonic::Status"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_hand_written_implementation_counts_and_a_blanket_one_does_not() {
+        let written = json!({"impl": {"trait": {"path": "From", "id": 50, "args": {"angle_bracketed": {"args": [{"type": {"resolved_path": {"id": 10}}}]}}},
+            "is_synthetic": false, "blanket_impl": null}});
+        assert_eq!(inspect(&doc(written)).unwrap().violations.len(), 1);
+        let blanket = json!({"impl": {"trait": {"path": "IntoRequest", "id": 10}, "is_synthetic": false, "blanket_impl": {"generic": "T"}}});
+        assert_eq!(
+            inspect(&doc(blanket)).unwrap(),
+            Report {
+                items: 0,
+                violations: vec![]
+            }
+        );
+    }
+
+    #[test]
+    fn a_crate_that_only_begins_alike_is_fine() {
+        let inner = json!({"struct_field": {"resolved_path": {"path": "Request", "id": 12}}});
+        assert_eq!(
+            inspect(&doc(inner)).unwrap(),
+            Report {
+                items: 1,
+                violations: vec![]
+            }
+        );
+    }
+}
