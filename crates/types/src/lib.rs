@@ -7,10 +7,13 @@
 //! - [`ids`], [`labels`]: kinds, names, identities and what may be written on a resource
 //! - [`phase`]: how a resource is doing, and the closed sets around it (stages, triggers, emits, transitions)
 //! - [`pointer`]: places in a document, and the writing of value flows
+//! - [`json`], [`merge`]: documents as written, equal by value, and a config override over a default
 //! - [`limits`]: the sizes and counts that bound everything
 
 pub mod ids;
+pub mod json;
 pub mod labels;
 pub mod limits;
+pub mod merge;
 pub mod phase;
 pub mod pointer;

@@ -250,7 +250,7 @@ impl Pointer {
 }
 
 /// The tokens of an array's elements: digits without a leading zero.
-fn index(token: &str) -> Option<usize> {
+pub(crate) fn index(token: &str) -> Option<usize> {
     let plain =
         token.bytes().all(|b| b.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
     if plain { token.parse().ok() } else { None }
