@@ -24,6 +24,7 @@ mod request;
 pub mod settings;
 mod stage;
 mod uid;
+mod wire;
 
 pub use async_trait::async_trait;
 pub use bytes::Bytes;

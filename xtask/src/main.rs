@@ -6,6 +6,7 @@
 mod arrows;
 mod bench;
 mod ci;
+mod codegen;
 mod conctl;
 mod deny;
 mod dist;
@@ -91,6 +92,12 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
+    /// Generate the Rust code of the wire from `sdk/proto`.
+    Codegen {
+        /// Write nothing; fail if what is checked in differs.
+        #[arg(long)]
+        check: bool,
+    },
     /// Measure: interleaved rounds, the median, CPU per task, ratios to a baseline of the same run.
     Bench {
         /// Only these benches.
@@ -143,6 +150,7 @@ fn main() -> ExitCode {
         ),
         Task::Test { install, args } => testing::run(install, &args),
         Task::Ci { steps, list } => ci::run(&steps, list),
+        Task::Codegen { check } => codegen::run(check),
         Task::Bench {
             names,
             rounds,
