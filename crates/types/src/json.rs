@@ -28,6 +28,7 @@ use crate::limits;
 use crate::pointer::Pointer;
 
 pub use number::MAX_EXPONENT;
+pub(crate) use number::compare as compare_numbers;
 
 /// A JSON document: its bytes, checked, cheap to clone.
 ///

@@ -3,6 +3,8 @@
 //! A number is sign, digits and a power of ten; two spellings are the same number when these agree after leading and
 //! trailing zeros are gone. No arithmetic on the value, so the length of a number costs no more than reading it.
 
+use std::cmp::Ordering;
+
 /// Largest exponent a number may be written with, either sign.
 ///
 /// A bound, because others who read the document turn such numbers into digits.
@@ -122,4 +124,30 @@ pub(super) fn exponent_is_bounded(text: &[u8]) -> bool {
 /// Whether two numbers have the same value.
 pub(super) fn equal(a: &[u8], b: &[u8]) -> bool {
     a == b || Normal::of(a) == Normal::of(b)
+}
+
+/// Which of two numbers is larger.
+pub(crate) fn compare(a: &str, b: &str) -> Ordering {
+    let (a, b) = (Normal::of(a.as_bytes()), Normal::of(b.as_bytes()));
+    let sign = |n: &Normal| {
+        if n.digits.is_empty() {
+            0
+        } else if n.negative {
+            -1
+        } else {
+            1
+        }
+    };
+    sign(&a).cmp(&sign(&b)).then_with(|| {
+        // Digits before the point first, then digit by digit: neither begins with a zero.
+        let size = |n: &Normal| n.digits.len() as i64 + n.exponent;
+        let magnitude = size(&a)
+            .cmp(&size(&b))
+            .then_with(|| a.digits.cmp(&b.digits));
+        if a.negative {
+            magnitude.reverse()
+        } else {
+            magnitude
+        }
+    })
 }
