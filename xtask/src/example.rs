@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::manifest::Manifest;
-use crate::run::{Options, Programs, Run};
+use crate::run::{Build, Options, Programs, Run};
 use crate::{interrupt, needs, tree};
 
 /// The examples there are: every folder with an `example.json`.
@@ -75,7 +75,7 @@ pub(crate) fn all(options: Options) -> Result<()> {
 pub(crate) fn all_in_ci() -> Result<()> {
     all(Options {
         keep: false,
-        release: false,
+        build: Build::AsTested,
     })
 }
 

@@ -130,13 +130,22 @@ fn main() -> ExitCode {
             once,
             keep,
             release,
-        } => example::demo(once, run::Options { keep, release }),
+        } => example::demo(
+            once,
+            run::Options {
+                keep,
+                build: run::Build::of(release),
+            },
+        ),
         Task::Example {
             all: true,
             keep,
             release,
             ..
-        } => example::all(run::Options { keep, release }),
+        } => example::all(run::Options {
+            keep,
+            build: run::Build::of(release),
+        }),
         Task::Example {
             name,
             watch,
@@ -146,7 +155,10 @@ fn main() -> ExitCode {
         } => example::one(
             &name.unwrap_or_default(),
             watch,
-            run::Options { keep, release },
+            run::Options {
+                keep,
+                build: run::Build::of(release),
+            },
         ),
         Task::Test { install, args } => testing::run(install, &args),
         Task::Ci { steps, list } => ci::run(&steps, list),

@@ -39,14 +39,22 @@ pub(crate) fn check() -> Result<()> {
     let file = target.join("doc").join("converge_sdk.json");
     let text = std::fs::read_to_string(&file)
         .with_context(|| format!("could not read {}", file.display()))?;
-    let report = inspect(
-        &serde_json::from_str(&text)
-            .with_context(|| format!("could not parse {}", file.display()))?,
-    )?;
+    let doc: Value = serde_json::from_str(&text)
+        .with_context(|| format!("could not parse {}", file.display()))?;
+    let report = inspect(&doc)?;
     if !report.violations.is_empty() {
         bail!(
             "transport types in the public API of converge-sdk\n  {}",
             report.violations.join("\n  ")
+        );
+    }
+    // A walk that sees nothing would find nothing wrong.
+    if !doc["index"]
+        .as_object()
+        .is_some_and(|index| index.values().any(|item| item["name"] == "Provider"))
+    {
+        bail!(
+            "rustdoc's JSON does not list `Provider`: its format has changed, and xtask/src/public_api.rs must follow"
         );
     }
     println!(
@@ -183,6 +191,63 @@ mod tests {
                 "a.rs:3: it names http_body::Body",
                 "a.rs:3: it names tonic::Status"
             ]
+        );
+    }
+
+    /// The format as the pinned toolchain writes it, with a stand-in for the transport.
+    #[test]
+    fn what_rustdoc_really_writes_is_understood() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |program: &str, args: &[&str]| {
+            tree::run(
+                std::process::Command::new(program)
+                    .current_dir(dir.path())
+                    .env("RUSTC_BOOTSTRAP", "1")
+                    .args(args),
+            )
+            .unwrap();
+        };
+        std::fs::write(
+            dir.path().join("tonic.rs"),
+            "pub struct Status; pub trait Into2 {} impl<T> Into2 for T {}",
+        )
+        .unwrap();
+        let own = "pub struct Fine; mod hidden { pub fn unseen() -> tonic::Status { tonic::Status } }\n\
+            pub fn uses() -> Option<Fine> { hidden::unseen(); None }\n\
+            pub trait Provider { fn bad(&self) -> Result<Fine, tonic::Status>; }\n\
+            impl From<tonic::Status> for Fine { fn from(_: tonic::Status) -> Self { Fine } }\n";
+        std::fs::write(dir.path().join("own.rs"), own).unwrap();
+        run("rustc", &["--edition=2024", "--crate-type=lib", "tonic.rs"]);
+        let json = ["-Zunstable-options", "--output-format=json", "-o", "out"];
+        run(
+            "rustdoc",
+            &[
+                &[
+                    "--edition=2024",
+                    "--crate-type=lib",
+                    "--extern=tonic=libtonic.rlib",
+                    "own.rs",
+                ],
+                &json[..],
+            ]
+            .concat(),
+        );
+        let text = std::fs::read_to_string(dir.path().join("out/own.json")).unwrap();
+        let report = inspect(&serde_json::from_str(&text).unwrap()).unwrap();
+        let found: Vec<&str> = report
+            .violations
+            .iter()
+            .map(|line| line.split(": ").nth(1).unwrap())
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "bad names tonic::Status",
+                "an implementation names tonic::Status",
+                "from names tonic::Status"
+            ],
+            "{:?}",
+            report.violations
         );
     }
 

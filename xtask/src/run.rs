@@ -18,8 +18,26 @@ use crate::{interrupt, tree};
 pub(crate) struct Options {
     /// Keep the data directory.
     pub(crate) keep: bool,
-    /// Build optimised.
-    pub(crate) release: bool,
+    /// What is built.
+    pub(crate) build: Build,
+}
+
+/// How the programs are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// Only what is needed: the shortest way from a fresh clone.
+    Least,
+    /// The same, optimised.
+    Release,
+    /// The whole workspace with all features: what `cargo test` has built already is used again.
+    AsTested,
+}
+
+impl Build {
+    /// What `--release` on the command line means.
+    pub(crate) fn of(release: bool) -> Self {
+        if release { Self::Release } else { Self::Least }
+    }
 }
 
 /// The programs a run needs.
@@ -42,13 +60,17 @@ impl Programs {
         let mut selection = vec!["-p", "converge", "-p", "conctl"];
         match (worker, target) {
             (Worker::Built { example: true, .. }, Some(target)) => {
-                selection.extend(["-p", package, "--bins", "--example", target])
+                selection.extend(["-p", package, "--bins", "--example", target]);
             }
             (_, Some(_)) => selection.extend(["-p", package]),
             (_, None) => {}
         }
-        if options.release {
-            selection.push("--release");
+        match options.build {
+            Build::Least => {}
+            Build::Release => selection.push("--release"),
+            Build::AsTested => {
+                selection = vec!["--workspace", "--all-features", "--bins", "--examples"]
+            }
         }
         let built = tree::build(&selection)?;
         Ok(Self {
