@@ -1,9 +1,11 @@
 //! What CI runs: the cheap checks first, so that a slip is told within seconds, then everything that compiles.
 
+use std::process::Command;
+
 use anyhow::{Result, bail};
 
 use crate::steps::{self, Step};
-use crate::tree::{cargo, run as must};
+use crate::tree::{self, cargo, run as must};
 use crate::{arrows, deny, example, hygiene, public_api, testing};
 
 const STEPS: &[Step] = &[
@@ -56,10 +58,24 @@ const STEPS: &[Step] = &[
         work: || testing::run(false, &[]),
     },
     Step {
+        name: "codegen",
+        work: generated_code,
+    },
+    Step {
         name: "examples",
         work: example::all_in_ci,
     },
 ];
+
+/// `codegen --check` by the xtask that the tests have built: with all features on, the generator is in it, and nothing is compiled again.
+fn generated_code() -> Result<()> {
+    let built = tree::build(tree::AS_TESTED)?;
+    must(
+        Command::new(tree::built(&built, "xtask")?)
+            .current_dir(tree::root())
+            .args(["codegen", "--check"]),
+    )
+}
 
 /// Runs the steps named, or all of them.
 pub(crate) fn run(only: &[String], list: bool) -> Result<()> {

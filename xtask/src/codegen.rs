@@ -77,7 +77,8 @@ mod with_generator {
                 Ok(old) => old,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
                 Err(error) => {
-                    return Err(error).with_context(|| format!("could not read {}", path.display()));
+                    return Err(error)
+                        .with_context(|| format!("could not read {}", path.display()));
                 }
             };
             if old == code {

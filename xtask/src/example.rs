@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, check_kinds};
 use crate::run::{Build, Options, Programs, Run};
 use crate::{interrupt, needs, tree};
 
@@ -98,7 +98,7 @@ fn read(name: &str) -> Result<Manifest> {
         );
     }
     let root = tree::root();
-    Manifest::read(&root, &root.join("examples").join(name))
+    Manifest::read(&root.join("examples").join(name))
 }
 
 fn start(name: &str, ending: Ending, options: Options) -> Result<()> {
@@ -110,6 +110,7 @@ fn run(name: &str, ending: Ending, options: Options) -> Result<()> {
     let manifest = read(name)?;
     println!("\n{name}: {}", manifest.about);
     needs::check(manifest.needs.iter().map(String::as_str))?;
+    check_kinds(&tree::root(), &manifest.kinds)?;
     let programs = Programs::build(&manifest.worker, options)?;
     let dir = tree::root().join("examples").join(name);
     let began = Instant::now();

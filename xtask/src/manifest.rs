@@ -147,19 +147,14 @@ fn texts(
 }
 
 impl Manifest {
-    /// Reads an example's manifest and checks that what it names is there.
-    pub(crate) fn read(root: &Path, dir: &Path) -> Result<Self> {
+    /// Reads an example's manifest and checks that the files it names in its folder are there.
+    pub(crate) fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("example.json");
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("could not read {}", path.display()))?;
         let manifest: Self = serde_json::from_str(&text)
             .with_context(|| format!("could not parse {}", path.display()))?;
         let mut problems = Vec::new();
-        for kind in &manifest.kinds {
-            if !kind_file(root, kind).is_file() {
-                problems.push(format!("`kinds`: there is no kinds/{kind}.kind.json"));
-            }
-        }
         for path in manifest
             .apply
             .iter()
@@ -194,6 +189,19 @@ impl Manifest {
         }
         Ok(manifest)
     }
+}
+
+/// Fails naming the kinds that are not in `kinds/`.
+pub(crate) fn check_kinds(root: &Path, kinds: &[String]) -> Result<()> {
+    let missing: Vec<&str> = kinds
+        .iter()
+        .map(String::as_str)
+        .filter(|kind| !kind_file(root, kind).is_file())
+        .collect();
+    if !missing.is_empty() {
+        bail!("kinds/ holds no manifest for {}", missing.join(", "));
+    }
+    Ok(())
 }
 
 /// Where a reference kind's manifest is.
@@ -287,11 +295,8 @@ mod tests {
             r#"{"about": "x", "kinds": ["nope"], "ready": ["noslash"], "expect": {"a/b": {"status": 1}}}"#,
         )
         .unwrap();
-        let error = Manifest::read(dir.path(), dir.path())
-            .unwrap_err()
-            .to_string();
+        let error = Manifest::read(dir.path()).unwrap_err().to_string();
         for wanted in [
-            "no kinds/nope.kind.json",
             "there is no manifests",
             "`noslash` is not kind/name",
             "\"status\" is not a JSON pointer",
@@ -301,10 +306,21 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_that_is_not_there_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("kinds")).unwrap();
+        std::fs::write(dir.path().join("kinds/a.kind.json"), "{}").unwrap();
+        let error = check_kinds(dir.path(), &["a".into(), "b".into()])
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error, "kinds/ holds no manifest for b");
+    }
+
+    #[test]
     fn every_example_of_the_tree_is_well_formed() {
         let root = crate::tree::root();
         for name in crate::example::names().unwrap() {
-            Manifest::read(&root, &root.join("examples").join(&name)).unwrap();
+            Manifest::read(&root.join("examples").join(&name)).unwrap();
         }
     }
 }

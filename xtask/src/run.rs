@@ -68,9 +68,7 @@ impl Programs {
         match options.build {
             Build::Least => {}
             Build::Release => selection.push("--release"),
-            Build::AsTested => {
-                selection = vec!["--workspace", "--all-features", "--bins", "--examples"]
-            }
+            Build::AsTested => selection = tree::AS_TESTED.to_vec(),
         }
         let built = tree::build(&selection)?;
         Ok(Self {

@@ -103,6 +103,9 @@ pub(crate) fn build(selection: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
     Ok(found)
 }
 
+/// Selects what `cargo test --workspace --all-features` builds besides the tests, so that it is not compiled in another shape.
+pub(crate) const AS_TESTED: &[&str] = &["--workspace", "--all-features", "--bins", "--examples"];
+
 /// Looks a built target up.
 pub(crate) fn built(found: &BTreeMap<String, PathBuf>, name: &str) -> Result<PathBuf> {
     found
