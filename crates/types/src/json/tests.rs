@@ -254,6 +254,8 @@ fn documents_are_equal_by_value() {
         ("{\"a\":1}", "{\"a\":1,\"b\":null}"),
         ("{\"a\":1,\"b\":2}", "{\"b\":1,\"a\":2}"),
         ("{\"a\":1,\"b\":2}", "{\"a\":1,\"c\":2}"),
+        ("{\"a\":1,\"b\":2}", "{\"b\":2,\"a\":1,\"c\":3}"),
+        ("{\"c\":3,\"b\":2,\"a\":1}", "{\"a\":1,\"b\":2}"),
         ("\"a\"", "\"A\""),
         ("\"\\\\u0061\"", "\"a\""),
     ];
@@ -331,6 +333,61 @@ fn a_large_array_is_compared_and_checked_in_little_memory_and_time() {
     let text = format!("[{}0]", "0,".repeat(1_000_000));
     let spaced = format!("[{}0 ]", "0, ".repeat(1_000_000));
     assert_eq!(doc(&text), doc(&spaced));
+}
+
+#[test]
+fn numbers_are_ordered_by_value() {
+    let ascending = [
+        "-1e3",
+        "-999.5",
+        "-12",
+        "-2",
+        "-1.5",
+        "-1",
+        "-0.5",
+        "-1e-9999",
+        "0",
+        "1e-9999",
+        "0.5",
+        "1",
+        "1.5",
+        "2",
+        "12",
+        "999.5",
+        "1e3",
+        "1001",
+        "123456789012345678901234567890",
+        "123456789012345678901234567891",
+        "1e9999",
+    ];
+    for (i, a) in ascending.iter().enumerate() {
+        for (j, b) in ascending.iter().enumerate() {
+            assert_eq!(compare_numbers(a, b), i.cmp(&j), "{a} {b}");
+        }
+    }
+    for (a, b) in [
+        ("0", "-0.0"),
+        ("1", "1.0"),
+        ("100", "1e2"),
+        ("-10", "-1E+1"),
+    ] {
+        assert_eq!(compare_numbers(a, b), std::cmp::Ordering::Equal, "{a} {b}");
+    }
+}
+
+#[test]
+fn deep_objects_in_opposite_order_are_compared_in_time() {
+    // The same deep objects in opposite key order: each level falls back to sorting.
+    let nest = |first: &str, second: &str| {
+        (0..limits::DOCUMENT_DEPTH).fold("0".to_owned(), |inner, _| {
+            if first == "a" {
+                format!("{{\"a\":{inner},\"b\":1}}")
+            } else {
+                format!("{{\"{first}\":1,\"{second}\":{inner}}}")
+            }
+        })
+    };
+    assert_eq!(doc(&nest("a", "b")), doc(&nest("b", "a")));
 }
 
 fn number() -> impl Strategy<Value = String> {
