@@ -1,0 +1,527 @@
+//! Land a result.
+//!
+//! A result on any but the exact claim changes no row and no event. A success always lands; its mark takes the inputs that were claimed,
+//! so what moved meanwhile stays due. A failure lands the status and conditions it carries, never moves a mark, and sets attempts, backoff
+//! or a pin only while its inputs are current. A compose result lands whole and only while its inputs are current.
+
+use converge_types::ids::Kind;
+use converge_types::json::Doc;
+use converge_types::limits;
+use converge_types::manifest::{Manifest, Reaction};
+use converge_types::phase::{
+    Condition, ConditionStatus, Emit, EmitMask, Stage, Trigger, condition,
+};
+
+use super::{Complete, Landed, Outcome, Reply, TaskFailure};
+use crate::decide::conditions::{Health, health};
+use crate::decide::failure::{self, Failed};
+use crate::decide::inputs::{EffectiveConfig, effective_config, inputs};
+use crate::decide::{compose, conditions};
+use crate::model::{Claim, DocSlot, EventKind, Look, Millis, Resource};
+use crate::view::{Decision, View};
+
+/// A message that begins with this is not the handler's own outcome: the task is given back and nothing is counted.
+pub(crate) const INTERRUPTED: &str = "interrupted: ";
+
+pub(super) fn decide(command: &Complete, view: &mut View<'_>) -> Decision<Reply> {
+    let uid = command.claim.token.uid;
+    let Some(row) = view.resource(uid)? else {
+        return Ok(Reply::Landed(Landed::Fenced));
+    };
+    let Some(claim) = live_claim(&row, command).cloned() else {
+        return Ok(Reply::Landed(Landed::Fenced));
+    };
+    end_claim(view, &row, &claim)?;
+    view.touch(uid);
+    let manifest = view.manifest(&claim.kv)?;
+    let landing = Landing {
+        mask: manifest
+            .as_ref()
+            .map_or(EmitMask::NONE, |row| mask_of(row.manifest(), &claim)),
+        max_attempts: manifest
+            .as_ref()
+            .map_or(0, |row| row.policy.max_transient_attempts),
+        resync_ms: manifest.as_ref().map_or(0, |row| {
+            Millis::from(row.policy.resync_interval_secs).saturating_mul(1_000)
+        }),
+        is_current: is_current(view, &row, &claim)?,
+        claim,
+        seed: command.seed,
+    };
+    let outcome = checked(command, &landing);
+    let landed = match &outcome.failure {
+        Some(failure) if !failure.terminal && failure.message.starts_with(INTERRUPTED) => {
+            give_back(view, &row, &landing, failure)?
+        }
+        Some(failure) => {
+            land_report(view, &row, &landing, &outcome)?;
+            land_failure(view, &row, &landing, failure)?;
+            Landed::Applied
+        }
+        None => land_success(view, &row, &landing, &outcome)?,
+    };
+    Ok(Reply::Landed(landed))
+}
+
+struct Landing {
+    claim: Claim,
+    mask: EmitMask,
+    max_attempts: u32,
+    resync_ms: Millis,
+    is_current: bool,
+    seed: u64,
+}
+
+fn live_claim<'r>(row: &'r Resource, command: &Complete) -> Option<&'r Claim> {
+    row.claim.as_ref().filter(|claim| {
+        claim.secret == command.claim.token.secret && claim.epoch == command.claim.epoch
+    })
+}
+
+/// Takes the claim off the row and off its pair's count; a pair with a cap has a slot again.
+pub(super) fn end_claim(view: &mut View<'_>, row: &Resource, claim: &Claim) -> Decision<()> {
+    view.update(row.uid, |row| row.claim = None)?;
+    view.pair_update(&claim.kv, |pair| {
+        pair.inflight = pair.inflight.saturating_sub(1)
+    })?;
+    if view
+        .manifest(&claim.kv)?
+        .is_some_and(|row| row.policy.max_inflight > 0)
+    {
+        view.signals().ready.insert(claim.kv.clone());
+    }
+    Ok(())
+}
+
+fn mask_of(manifest: &Manifest, claim: &Claim) -> EmitMask {
+    let by_name = |reaction: &&Reaction| reaction.name.as_str() == claim.reaction;
+    manifest
+        .reactions
+        .iter()
+        .find(by_name)
+        .map_or(EmitMask::NONE, |reaction| reaction.emits)
+}
+
+/// Whether the inputs the claim recorded are still those of now.
+pub(super) fn is_current(view: &mut View<'_>, row: &Resource, claim: &Claim) -> Decision<bool> {
+    let EffectiveConfig::Digest(config) = effective_config(view, row, &claim.kv)? else {
+        return Ok(false);
+    };
+    let mut now = inputs(row, claim.stage, config);
+    now.below = claim.inputs.below;
+    if claim.stage == Stage::Delete {
+        now.kind_version = claim.inputs.kind_version;
+    }
+    Ok(now == claim.inputs)
+}
+
+/// The outcome with what is unusable in it turned into a terminal failure.
+fn checked(command: &Complete, landing: &Landing) -> Outcome {
+    let mut outcome = command.outcome.clone();
+    let mut problem = None;
+    if command.stage != landing.claim.stage {
+        problem = Some(format!(
+            "the worker answered stage {} for {}",
+            command.stage, landing.claim.stage
+        ));
+    }
+    let status = outcome.status.take().filter(|bytes| !bytes.is_empty());
+    if let Some(bytes) = status {
+        if bytes.len() > limits::STATUS_BYTES {
+            problem = Some(format!(
+                "the status has {} bytes; the limit is {}",
+                bytes.len(),
+                limits::STATUS_BYTES
+            ));
+        } else {
+            match Doc::parse(bytes.clone()) {
+                Ok(_) => outcome.status = Some(bytes),
+                Err(error) => {
+                    problem = Some(format!("the status is not JSON we can store: {error}"))
+                }
+            }
+        }
+    }
+    if let Some(message) = problem {
+        outcome.compose = None;
+        outcome.failure = Some(TaskFailure {
+            message,
+            terminal: true,
+        });
+    }
+    outcome
+}
+
+fn give_back(
+    view: &mut View<'_>,
+    row: &Resource,
+    landing: &Landing,
+    failure: &TaskFailure,
+) -> Decision<Landed> {
+    let claim = &landing.claim;
+    let again = view.now_ms()
+        + limits::INTERRUPTED_RETRY.as_millis() as Millis
+        + (landing.seed % 250) as Millis;
+    view.update(row.uid, |row| row.not_before_ms = Some(again))?;
+    view.event(
+        row,
+        EventKind::GivenBack,
+        Some(&claim.reaction),
+        failure.message.clone(),
+        Some(&claim.worker),
+    )?;
+    Ok(Landed::GivenBack)
+}
+
+/// Status and conditions, as far as the mask lets them.
+fn land_report(
+    view: &mut View<'_>,
+    row: &Resource,
+    landing: &Landing,
+    outcome: &Outcome,
+) -> Decision<()> {
+    let now = view.now_ms();
+    let claim = &landing.claim;
+    let mut dropped = Vec::new();
+    let mut changed = false;
+    if let Some(bytes) = &outcome.status {
+        if landing.mask.allows(Emit::Status) {
+            let before = view.doc(row.uid, DocSlot::Status)?;
+            if before
+                .as_ref()
+                .is_none_or(|doc| doc.as_bytes() != bytes.as_ref())
+            {
+                view.doc_put(
+                    row.uid,
+                    DocSlot::Status,
+                    Some(Doc::from_stored(bytes.clone())),
+                );
+                changed = true;
+            }
+        } else {
+            dropped.push("status");
+        }
+    }
+    let is_compose_with_work = matches!(
+        claim.stage,
+        Stage::Work | Stage::Compose | Stage::Rollup | Stage::Delete
+    );
+    let mut reported: Vec<Condition> = Vec::new();
+    if !outcome.conditions.is_empty() && !landing.mask.allows(Emit::Conditions) {
+        dropped.push("conditions");
+    } else if is_compose_with_work {
+        reported = outcome
+            .conditions
+            .iter()
+            .filter(|it| !condition::is_engines_own(&it.type_))
+            .cloned()
+            .collect();
+        reported.truncate(MAX_CONDITIONS);
+    }
+    // A failure without conditions leaves those of the last report in place; a success replaces them whole.
+    let replaces = outcome.failure.is_none() || !reported.is_empty();
+    let mut moved = Vec::new();
+    view.update(row.uid, |row| {
+        if replaces {
+            let before: Vec<_> = row.conditions.clone();
+            if conditions::report(row, &claim.reaction, reported, now) {
+                changed = true;
+            }
+            for owned in &row.conditions {
+                let old = before.iter().find(|old| {
+                    old.reaction == owned.reaction && old.condition.type_ == owned.condition.type_
+                });
+                if old.is_none_or(|old| old.condition.status != owned.condition.status) {
+                    moved.push(format!(
+                        "{}={} {}",
+                        owned.condition.type_, owned.condition.status, owned.condition.reason
+                    ));
+                }
+            }
+        }
+        if changed {
+            row.own_version += 1;
+            row.updated_ms = now;
+        }
+    })?;
+    if !moved.is_empty() {
+        let message = moved.join(", ");
+        view.event(
+            row,
+            EventKind::ConditionChanged,
+            Some(&claim.reaction),
+            message.trim_end(),
+            None,
+        )?;
+    }
+    if !dropped.is_empty() {
+        let message = format!(
+            "reaction {} does not emit {}: dropped",
+            claim.reaction,
+            dropped.join(" and ")
+        );
+        view.event(
+            row,
+            EventKind::PartDropped,
+            Some(&claim.reaction),
+            message,
+            None,
+        )?;
+    }
+    Ok(())
+}
+
+/// More conditions than this in one report are cut.
+const MAX_CONDITIONS: usize = 64;
+
+fn land_success(
+    view: &mut View<'_>,
+    row: &Resource,
+    landing: &Landing,
+    outcome: &Outcome,
+) -> Decision<Landed> {
+    let claim = &landing.claim;
+    if claim.stage == Stage::Delete {
+        view.update(row.uid, |row| {
+            row.finalizers.clear();
+            row.failure = None;
+        })?;
+        view.event(
+            row,
+            EventKind::Succeeded,
+            Some(&claim.reaction),
+            claim.reaction.clone(),
+            Some(&claim.worker),
+        )?;
+        return Ok(Landed::Applied);
+    }
+    if claim.stage == Stage::Compose {
+        if !landing.is_current || row.is_deleting() {
+            return Ok(Landed::Discarded);
+        }
+        let empty = super::ComposeOutcome::default();
+        let now_row = view.resource(row.uid)?;
+        let owner = now_row.as_deref().unwrap_or(row);
+        if let Err(refused) =
+            compose::land(view, owner, outcome.compose.as_ref().unwrap_or(&empty))?
+        {
+            return refuse_composition(view, row, landing, &refused);
+        }
+    }
+    land_report(view, row, landing, outcome)?;
+    let now = view.now_ms();
+    let resync_ms = landing.resync_ms;
+    let is_resync = claim.trigger == Trigger::Resync;
+    view.update(row.uid, |row| {
+        row.marks.set(claim.stage, claim.inputs);
+        if row
+            .failure
+            .as_ref()
+            .is_some_and(|failure| failure.stage == claim.stage)
+        {
+            row.failure = None;
+        }
+        if is_resync {
+            row.observe_failure = None;
+            conditions::set_own(row, condition::OBSERVED, None, now);
+        }
+        row.look = if health(row) == Health::Healthy {
+            None
+        } else {
+            Some(next_look(row.look, now, resync_ms))
+        };
+        row.resync_ms = next_resync(row, is_resync, now, resync_ms);
+        if claim.stage == Stage::Compose {
+            let composed = (ConditionStatus::True, "Composed", String::new());
+            conditions::set_own(row, condition::COMPOSED, Some(composed), now);
+        }
+    })?;
+    view.event(
+        row,
+        EventKind::Succeeded,
+        Some(&claim.reaction),
+        claim.reaction.clone(),
+        Some(&claim.worker),
+    )?;
+    Ok(Landed::Applied)
+}
+
+fn refuse_composition(
+    view: &mut View<'_>,
+    row: &Resource,
+    landing: &Landing,
+    refused: &compose::Refused,
+) -> Decision<Landed> {
+    let problems: Vec<_> = refused
+        .problems
+        .iter()
+        .map(|problem| format!("{}: {}", problem.location, problem.message))
+        .collect();
+    let message = format!("the composition was refused: {}", problems.join("; "));
+    let message = limits::truncate_message(&message).into_owned();
+    let now = view.now_ms();
+    view.update(row.uid, |row| {
+        let composed = (ConditionStatus::False, "Refused", message.clone());
+        conditions::set_own(row, condition::COMPOSED, Some(composed), now);
+        row.own_version += 1;
+    })?;
+    record(view, row, landing, message, true, refused.cures.clone())?;
+    Ok(Landed::Applied)
+}
+
+fn land_failure(
+    view: &mut View<'_>,
+    row: &Resource,
+    landing: &Landing,
+    failure: &TaskFailure,
+) -> Decision<()> {
+    let claim = &landing.claim;
+    if claim.trigger == Trigger::Resync {
+        return land_observe_failure(view, row, landing, failure);
+    }
+    if !landing.is_current {
+        let message = format!(
+            "{} (its inputs have changed since: not counted)",
+            failure.message
+        );
+        let message = limits::truncate_message(&message).into_owned();
+        return view.event(
+            row,
+            EventKind::Failed,
+            Some(&claim.reaction),
+            message,
+            Some(&claim.worker),
+        );
+    }
+    record(
+        view,
+        row,
+        landing,
+        failure.message.clone(),
+        failure.terminal,
+        Vec::new(),
+    )
+}
+
+/// Sets attempts, backoff or pin. A second look that failed makes its stage due again: the mark goes, the retry path takes over.
+fn record(
+    view: &mut View<'_>,
+    row: &Resource,
+    landing: &Landing,
+    message: String,
+    terminal: bool,
+    cures: Vec<Kind>,
+) -> Decision<()> {
+    let claim = &landing.claim;
+    let now = view.now_ms();
+    let failed = Failed {
+        stage: claim.stage,
+        reaction: &claim.reaction,
+        message,
+        terminal,
+        cures,
+        inputs: claim.inputs,
+        manifest_version: claim.manifest_version,
+        max_attempts: if claim.stage == Stage::Delete {
+            0
+        } else {
+            landing.max_attempts
+        },
+    };
+    let after = failure::after(row, failed, now, landing.seed);
+    let text = after.message.clone();
+    view.update(row.uid, |row| {
+        match claim.stage {
+            Stage::Work => row.marks.work = row.marks.work.filter(|mark| *mark != claim.inputs),
+            Stage::Compose => {
+                row.marks.compose = row.marks.compose.filter(|mark| *mark != claim.inputs)
+            }
+            _ => {}
+        }
+        row.look = None;
+        row.by_hand = false;
+        row.failure = Some(after);
+        row.own_version += 1;
+        row.updated_ms = now;
+    })?;
+    view.event(
+        row,
+        EventKind::Failed,
+        Some(&claim.reaction),
+        text,
+        Some(&claim.worker),
+    )
+}
+
+/// A failed resync pins nothing and counts for nothing: `Observed=False` and backoff.
+fn land_observe_failure(
+    view: &mut View<'_>,
+    row: &Resource,
+    landing: &Landing,
+    failure: &TaskFailure,
+) -> Decision<()> {
+    let claim = &landing.claim;
+    let now = view.now_ms();
+    let attempts = row
+        .observe_failure
+        .as_ref()
+        .map_or(0, |failure| failure.attempts)
+        .saturating_add(1);
+    let message = limits::truncate_message(&failure.message).into_owned();
+    view.update(row.uid, |row| {
+        let observed = (ConditionStatus::False, "ResyncFailed", message.clone());
+        conditions::set_own(row, condition::OBSERVED, Some(observed), now);
+        row.observe_failure = Some(crate::model::Failure {
+            stage: claim.stage,
+            reaction: claim.reaction.clone(),
+            message: message.clone(),
+            terminal: false,
+            attempts,
+            lost_leases: 0,
+            next_ms: Some(now + failure::backoff_ms(attempts, landing.seed)),
+            inputs: claim.inputs,
+            manifest_version: claim.manifest_version,
+            cures: Vec::new(),
+        });
+        row.own_version += 1;
+    })?;
+    view.event(
+        row,
+        EventKind::Failed,
+        Some(&claim.reaction),
+        message,
+        Some(&claim.worker),
+    )
+}
+
+fn next_look(look: Option<Look>, now: Millis, resync_ms: Millis) -> Look {
+    let min = limits::SECOND_LOOK_MIN.as_millis() as Millis;
+    let max = resync_ms.max(limits::SECOND_LOOK_MAX.as_millis() as Millis);
+    let delay_ms = look
+        .map_or(min, |look| look.delay_ms.saturating_mul(2))
+        .min(max);
+    Look {
+        at_ms: now + delay_ms,
+        delay_ms,
+    }
+}
+
+/// The first resync is spread over the interval by uid; each later one is an interval after the last.
+fn next_resync(
+    row: &Resource,
+    is_resync: bool,
+    now: Millis,
+    interval_ms: Millis,
+) -> Option<Millis> {
+    if interval_ms <= 0 {
+        return None;
+    }
+    match row.resync_ms {
+        Some(at) if !is_resync => Some(at.min(now + interval_ms)),
+        Some(_) => Some(now + interval_ms),
+        None => {
+            let spread = (row.uid.as_u128() & 0xffff_ffff) as i128 * i128::from(interval_ms) >> 32;
+            Some(now + interval_ms - Millis::try_from(spread).unwrap_or(0) / 2)
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Claims that end without a result: given back, or lost.
+
+use converge_types::phase::Trigger;
+
+use super::complete::{end_claim, is_current};
+use super::{LeaseLost, Release, ReleaseReason, Reply};
+use crate::decide::failure::{self, Failed};
+use crate::model::{Claim, ClaimRef, EventKind, Resource};
+use crate::view::{Decision, View};
+
+/// Ends claims nobody will answer, counting nothing: the tasks are claimable again at once.
+pub(super) fn release(command: &Release, view: &mut View<'_>) -> Decision<Reply> {
+    let mut released = 0;
+    for reference in &command.claims {
+        let Some((row, claim)) = live(view, reference)? else {
+            continue;
+        };
+        end_claim(view, &row, &claim)?;
+        if command.reason == ReleaseReason::Drained {
+            let message = "the worker drained before it finished";
+            view.event(
+                &row,
+                EventKind::GivenBack,
+                Some(&claim.reaction),
+                message,
+                Some(&claim.worker),
+            )?;
+        }
+        view.touch(row.uid);
+        released += 1;
+    }
+    Ok(Reply::Released { claims: released })
+}
+
+/// Ends claims no heartbeat named for a lease.
+pub(super) fn lost(command: &LeaseLost, view: &mut View<'_>) -> Decision<Reply> {
+    let now = view.now_ms();
+    let mut released = 0;
+    for reference in &command.claims {
+        let Some((row, claim)) = live(view, reference)? else {
+            continue;
+        };
+        end_claim(view, &row, &claim)?;
+        let message = format!(
+            "lease lost: {} did not name epoch {} for a whole lease",
+            claim.worker, claim.epoch
+        );
+        view.event(
+            &row,
+            EventKind::LeaseLost,
+            Some(&claim.reaction),
+            message,
+            Some(&claim.worker),
+        )?;
+        // An observation pins nothing and counts for nothing.
+        if claim.trigger != Trigger::Resync && is_current(view, &row, &claim)? {
+            let max_attempts = view
+                .manifest(&claim.kv)?
+                .map_or(0, |row| row.policy.max_transient_attempts);
+            let failed = Failed {
+                stage: claim.stage,
+                reaction: &claim.reaction,
+                message: "the worker was lost while running this task".to_owned(),
+                terminal: false,
+                cures: Vec::new(),
+                inputs: claim.inputs,
+                manifest_version: claim.manifest_version,
+                max_attempts: if claim.stage == converge_types::phase::Stage::Delete {
+                    0
+                } else {
+                    max_attempts
+                },
+            };
+            let after = failure::after_lost_lease(&row, failed, now, command.seed);
+            view.update(row.uid, |row| row.failure = Some(after))?;
+        }
+        view.touch(row.uid);
+        released += 1;
+    }
+    Ok(Reply::Released { claims: released })
+}
+
+fn live(
+    view: &mut View<'_>,
+    reference: &ClaimRef,
+) -> Decision<Option<(std::sync::Arc<Resource>, Claim)>> {
+    let Some(row) = view.resource(reference.token.uid)? else {
+        return Ok(None);
+    };
+    let claim = row
+        .claim
+        .clone()
+        .filter(|claim| claim.secret == reference.token.secret && claim.epoch == reference.epoch);
+    Ok(claim.map(|claim| (row, claim)))
+}

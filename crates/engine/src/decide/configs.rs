@@ -1,0 +1,261 @@
+//! Provider configs: defaults, overrides, digests, and who must look again when one changes.
+//!
+//! Effective = default ⊕ override; its digest is kept on the override's row (and the default's on its pair), so that a claim compares
+//! numbers. An edit writes no resource rows: it queues a sweep. A default that makes an override invalid marks that override broken,
+//! which shows at the resources that read it.
+
+use converge_types::ids::{ConfigName, KindVersion, Uid};
+use converge_types::json::Doc;
+use converge_types::merge;
+
+use super::inputs::digest;
+use crate::model::{Bundle, Config, ConfigSweep, Digest, ManifestRow};
+use crate::refusal::Problem;
+use crate::view::{Decision, View};
+
+/// What to do with the stored bundle.
+#[derive(Debug, Clone)]
+pub enum BundleEdit {
+    /// Leave it.
+    Keep,
+    /// Remove it.
+    Remove,
+    /// Replace it.
+    Set(Bundle),
+}
+
+/// A config as it shall be.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "the fields of `Config`")]
+pub struct Wanted {
+    pub name: ConfigName,
+    pub kv: KindVersion,
+    pub is_default: bool,
+    pub spec: Doc,
+    pub bundle: BundleEdit,
+    pub owner: Option<Uid>,
+}
+
+/// Everything wrong with a config spec: a default is checked whole, an override merged over the current default.
+///
+/// # Errors
+/// As the view's reads.
+pub fn violations(
+    view: &mut View<'_>,
+    manifest: &ManifestRow,
+    spec: &Doc,
+    is_default: bool,
+) -> Decision<Vec<Problem>> {
+    let default = if is_default {
+        None
+    } else {
+        view.config_default(&manifest.kv)?
+            .map(|config| config.spec.clone())
+    };
+    Ok(
+        match checked(manifest, default.as_ref(), spec, is_default) {
+            Ok(()) => Vec::new(),
+            Err(problems) => problems,
+        },
+    )
+}
+
+fn checked(
+    manifest: &ManifestRow,
+    default: Option<&Doc>,
+    spec: &Doc,
+    is_default: bool,
+) -> Result<(), Vec<Problem>> {
+    let merged = if is_default {
+        Ok(Some(spec.clone()))
+    } else {
+        merge::effective_spec(default, Some(spec))
+    };
+    let merged = merged.map_err(|error| vec![Problem::new("/spec", error.to_string())])?;
+    let Some(merged) = merged else { return Ok(()) };
+    let value = merged
+        .to_value()
+        .map_err(|error| vec![Problem::new("/spec", error.to_string())])?;
+    let violations = manifest.compiled.config().violations(&value);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    Err(violations
+        .into_iter()
+        .map(|violation| Problem::new(format!("/spec{}", violation.pointer), violation.message))
+        .collect())
+}
+
+/// Writes a config, keeps digests and defaults, queues the sweeps that follow. Returns whether anything differs.
+///
+/// # Errors
+/// As the view's reads.
+pub fn put(view: &mut View<'_>, wanted: Wanted) -> Decision<bool> {
+    let now = view.now_ms();
+    let old = view.config(&wanted.name)?;
+    let stored_bundle = view.bundle(&wanted.name)?;
+    let bundle = match wanted.bundle {
+        BundleEdit::Keep => stored_bundle.clone(),
+        BundleEdit::Remove => None,
+        BundleEdit::Set(bundle) => Some(bundle).filter(|bundle| !bundle.0.is_empty()),
+    };
+    if let Some(old) = &old
+        && old.kv == wanted.kv
+        && old.is_default == wanted.is_default
+        && old.spec == wanted.spec
+        && old.owner == wanted.owner
+        && stored_bundle == bundle
+    {
+        return Ok(false);
+    }
+    let config = Config {
+        name: wanted.name.clone(),
+        kv: wanted.kv.clone(),
+        is_default: wanted.is_default,
+        spec: wanted.spec,
+        bundle_bytes: bundle.as_ref().map_or(0, |bundle| bundle.0.len() as u64),
+        bundle_digest: bundle_digest(bundle.as_ref()),
+        effective: Digest::default(),
+        broken: None,
+        owner: wanted.owner,
+        created_ms: old.as_ref().map_or(now, |old| old.created_ms),
+        updated_ms: now,
+        revision: 0,
+    };
+    if stored_bundle != bundle {
+        view.bundle_put(&wanted.name, bundle);
+    }
+    view.config_put(&wanted.name, Some(config))?;
+    if let Some(old) = old.as_deref() {
+        if old.is_default && (!wanted.is_default || old.kv != wanted.kv) {
+            default_changed(view, &old.kv)?;
+        }
+        if old.kv != wanted.kv {
+            view.sweep_put(ConfigSweep {
+                kv: old.kv.clone(),
+                config_ref: Some(wanted.name.clone()),
+                after: None,
+            });
+        }
+    }
+    if wanted.is_default {
+        default_changed(view, &wanted.kv)?;
+    }
+    refresh(view, &wanted.name, old.is_none())?;
+    Ok(true)
+}
+
+/// Deletes a config; what still names it is held.
+///
+/// # Errors
+/// As the view's reads.
+pub fn remove(view: &mut View<'_>, config: &Config) -> Decision<()> {
+    view.config_put(&config.name, None)?;
+    if config.is_default {
+        default_changed(view, &config.kv)?;
+    }
+    view.sweep_put(ConfigSweep {
+        kv: config.kv.clone(),
+        config_ref: Some(config.name.clone()),
+        after: None,
+    });
+    Ok(())
+}
+
+/// The default of a pair is another, or gone: its digest, what its overrides come to, and who must look again.
+///
+/// # Errors
+/// As the view's reads.
+pub fn default_changed(view: &mut View<'_>, kv: &KindVersion) -> Decision<()> {
+    view.signals().configs.insert(kv.clone());
+    let default = view.config_default(kv)?;
+    let effective = default.as_deref().map_or(Digest::default(), |config| {
+        effective_digest(Some(&config.spec), config.bundle_digest)
+    });
+    let before = view.pair(kv)?.default_config;
+    if before != effective {
+        view.pair_update(kv, |pair| pair.default_config = effective)?;
+        view.sweep_put(ConfigSweep {
+            kv: kv.clone(),
+            config_ref: None,
+            after: None,
+        });
+    }
+    for config in view.config_overrides(kv)? {
+        refresh(view, &config.name, false)?;
+    }
+    Ok(())
+}
+
+/// Recomputes what a config comes to; queues a sweep of those that name it when that differs (or when it is new: they were held).
+fn refresh(view: &mut View<'_>, name: &ConfigName, is_new: bool) -> Decision<()> {
+    let Some(config) = view.config(name)? else {
+        return Ok(());
+    };
+    let default = if config.is_default {
+        None
+    } else {
+        view.config_default(&config.kv)?
+    };
+    let merged = match &default {
+        _ if config.is_default => Ok(Some(config.spec.clone())),
+        Some(default) => merge::effective_spec(Some(&default.spec), Some(&config.spec)),
+        None => merge::effective_spec(None, Some(&config.spec)),
+    };
+    let bundle = match &default {
+        Some(default) if config.bundle_digest == Digest::default() => default.bundle_digest,
+        _ => config.bundle_digest,
+    };
+    let broken = match view.manifest(&config.kv)? {
+        Some(manifest) if !config.is_default => checked(
+            &manifest,
+            default.as_ref().map(|default| &default.spec),
+            &config.spec,
+            false,
+        )
+        .err(),
+        _ => None,
+    };
+    let broken = broken.map(|problems| {
+        let problems: Vec<_> = problems
+            .iter()
+            .map(|problem| format!("{}: {}", problem.location, problem.message))
+            .collect();
+        let default = default
+            .as_ref()
+            .map_or("no default", |default| default.name.as_str());
+        format!(
+            "providerconfig {name} over {default} does not fit {}: {}",
+            config.kv,
+            problems.join("; ")
+        )
+    });
+    let effective = effective_digest(merged.ok().flatten().as_ref(), bundle);
+    if is_new || effective != config.effective || broken != config.broken {
+        let row = Config {
+            effective,
+            broken,
+            ..(*config).clone()
+        };
+        view.config_put(name, Some(row))?;
+        let sweep = ConfigSweep {
+            kv: config.kv.clone(),
+            config_ref: Some(name.clone()),
+            after: None,
+        };
+        view.sweep_put(sweep);
+    }
+    Ok(())
+}
+
+fn effective_digest(spec: Option<&Doc>, bundle: Digest) -> Digest {
+    let spec = spec.map(Doc::canonical).unwrap_or_default();
+    let parts = converge_types::json::Digest::of_parts(&[&spec, &bundle.0.to_be_bytes()]);
+    digest(parts.as_bytes())
+}
+
+fn bundle_digest(bundle: Option<&Bundle>) -> Digest {
+    bundle.map_or(Digest::default(), |bundle| {
+        digest(converge_types::json::Digest::of(&bundle.0).as_bytes())
+    })
+}

@@ -1,0 +1,388 @@
+//! Where a row stands: its phase, whether it is synced and settled, and what its next task is and when.
+//!
+//! A function of the row, its manifest, its effective config, its dependencies and the time. [`next`] is also what a claim uses, so
+//! what is dispatched and what is shown cannot differ.
+
+use std::sync::Arc;
+
+use converge_types::manifest::OnConfigChange;
+use converge_types::phase::{Phase, Stage, Trigger};
+
+use super::conditions::{Health, health};
+use super::inputs::{EffectiveConfig, effective_config, inputs};
+use super::plan::Plan;
+use super::{gate, teardown};
+use crate::model::{Class, Derived, Digest, Hold, Inputs, ManifestRow, Millis, Resource};
+use crate::view::{Decision, View};
+
+/// At most one rollup a second after the first.
+const ROLLUP_INTERVAL_MS: Millis = converge_types::limits::ROLLUP_INTERVAL.as_millis() as Millis;
+
+/// The next step of a resource.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Nothing to run until something changes.
+    Nothing,
+    /// A task may be claimed now.
+    Run(Run),
+    /// Something else must move first.
+    Held(Hold),
+    /// Nothing before this time.
+    At(Millis),
+    /// Nothing keeps it: the row goes.
+    Remove,
+    /// An orphan whose grace and dependents are over: its deletion begins.
+    BeginDeletion,
+}
+
+/// A task that may be claimed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// The stage.
+    pub stage: Stage,
+    /// Why.
+    pub trigger: Trigger,
+    /// The reaction's name.
+    pub reaction: String,
+    /// Its class.
+    pub class: Class,
+    /// The inputs the claim records.
+    pub inputs: Inputs,
+    /// The worker was lost while running this at these inputs, at least as often as makes a suspect.
+    pub suspect: bool,
+}
+
+/// All that is derived for a row.
+#[derive(Debug, Clone)]
+pub struct Derivation {
+    /// The next step.
+    pub next: Next,
+    /// Phase and what ancestors sum.
+    pub derived: Derived,
+    /// The failure on the row no longer stands: an input it names has moved.
+    pub failure_over: bool,
+    /// The override was broken by a later default: the terminal failure to show.
+    pub config_broken: Option<String>,
+    /// All stages of the pass that concern `synced_gen` are done.
+    pub pass_done: bool,
+}
+
+/// Derives a row.
+///
+/// # Errors
+/// As the view's reads.
+pub fn derive(view: &mut View<'_>, row: &Resource) -> Decision<Derivation> {
+    let manifest = view.manifest(&row.kv)?;
+    if row.is_deleting() {
+        return Ok(Derivation {
+            next: teardown::next(view, row)?,
+            derived: Derived {
+                phase: Phase::Deleting,
+                synced: false,
+                settled: true,
+                counted: false,
+            },
+            failure_over: teardown::failure_over(view, row)?,
+            config_broken: None,
+            pass_done: false,
+        });
+    }
+    let Some(manifest) = manifest else {
+        // Refused while resources exist; a store that was edited by hand gets a row that rests instead of a crash.
+        let derived = Derived {
+            phase: Phase::Reconciling,
+            synced: false,
+            settled: false,
+            counted: true,
+        };
+        return Ok(Derivation {
+            next: Next::Nothing,
+            derived,
+            failure_over: false,
+            config_broken: None,
+            pass_done: false,
+        });
+    };
+    let config = effective_config(view, row, &row.kv)?;
+    let state = Pass::of(row, &manifest, &config);
+    let next = next_of_pass(view, row, &manifest, &state)?;
+    let derived = derived(view, row, &manifest, &state, &next)?;
+    Ok(Derivation {
+        next,
+        derived,
+        failure_over: row.failure.is_some() && state.failure.is_none(),
+        config_broken: match config {
+            EffectiveConfig::Broken(why) => Some(why),
+            _ => None,
+        },
+        pass_done: state.first_due.is_none() && matches!(state.config, Some(_)),
+    })
+}
+
+/// The stages of a pass against their marks.
+struct Pass<'r> {
+    /// Digest of the effective config; `None` = missing or broken.
+    config: Option<Digest>,
+    broken: bool,
+    /// The first stage whose mark is old, in the order of a pass.
+    first_due: Option<Stage>,
+    /// The failure that stands at the inputs of now.
+    failure: Option<&'r crate::model::Failure>,
+}
+
+impl<'r> Pass<'r> {
+    fn of(row: &'r Resource, manifest: &ManifestRow, config: &EffectiveConfig) -> Self {
+        let plan = Plan::of(manifest.manifest());
+        let (digest, broken) = match config {
+            EffectiveConfig::Digest(digest) => (Some(*digest), false),
+            EffectiveConfig::Missing => (None, false),
+            EffectiveConfig::Broken(_) => (None, true),
+        };
+        let against = digest.unwrap_or_default();
+        let is_due = |stage: Stage| {
+            plan.reaction(stage).is_some()
+                && match row.marks.get(stage) {
+                    None => true,
+                    Some(mark) => {
+                        let mut now = inputs(row, stage, against);
+                        let ignores_config = digest.is_none()
+                            || manifest.policy.on_config_change == OnConfigChange::Next;
+                        if ignores_config {
+                            now.config = mark.config;
+                        }
+                        mark != now
+                    }
+                }
+        };
+        let first_due = [Stage::Compose, Stage::Work, Stage::Rollup]
+            .into_iter()
+            .find(|stage| is_due(*stage));
+        let failure = row.failure.as_ref().filter(|failure| {
+            let mut now = inputs(row, failure.stage, against);
+            // What is below a composite is no reason to try a failed rollup sooner or to forget its attempts.
+            now.below = failure.inputs.below;
+            if digest.is_none() {
+                now.config = failure.inputs.config;
+            }
+            now == failure.inputs
+                && (!failure.terminal || failure.manifest_version == manifest.version)
+        });
+        Self {
+            config: digest,
+            broken,
+            first_due,
+            failure,
+        }
+    }
+
+    fn is_failed(&self) -> bool {
+        self.broken || self.failure.is_some_and(|failure| failure.terminal)
+    }
+}
+
+fn next_of_pass(
+    view: &mut View<'_>,
+    row: &Resource,
+    manifest: &Arc<ManifestRow>,
+    pass: &Pass<'_>,
+) -> Decision<Next> {
+    let now = view.now_ms();
+    if row.claim.is_some() {
+        return Ok(Next::Nothing);
+    }
+    if let Some(orphan) = row.orphan {
+        return teardown::next_of_orphan(view, row, orphan);
+    }
+    if row.quarantined {
+        return Ok(Next::Held(Hold::Quarantine));
+    }
+    let Some(config) = pass.config else {
+        return Ok(if pass.broken {
+            Next::Nothing
+        } else {
+            Next::Held(Hold::Config)
+        });
+    };
+    let plan = Plan::of(manifest.manifest());
+    let mut failure = pass.failure;
+    if let Some(stage) = pass.first_due {
+        if failure.is_some_and(|failure| failure.stage != stage) {
+            failure = None;
+        }
+        let mut not_before = row.not_before_ms;
+        if let Some(failure) = failure {
+            match failure.next_ms {
+                _ if failure.terminal => return Ok(Next::Nothing),
+                next_ms => not_before = not_before.max(next_ms),
+            }
+        }
+        if stage == Stage::Rollup {
+            if row.below.sums.unsettled > 0 {
+                return Ok(Next::Held(Hold::Children(None)));
+            }
+            not_before = not_before.max(row.rollup_ms.map(|last| last + ROLLUP_INTERVAL_MS));
+        } else if let Some(hold) = gate::hold(view, row)? {
+            return Ok(Next::Held(hold));
+        }
+        if let Some(at) = not_before.filter(|at| *at > now) {
+            return Ok(Next::At(at));
+        }
+        let Some(reaction) = plan.reaction(stage) else {
+            return Ok(Next::Nothing);
+        };
+        return Ok(Next::Run(Run {
+            stage,
+            trigger: reaction.trigger,
+            reaction: reaction.name.to_string(),
+            class: class_of(
+                row,
+                stage,
+                failure.is_some_and(|failure| failure.attempts > 0),
+                config,
+            ),
+            inputs: inputs(row, stage, config),
+            suspect: failure.is_some_and(|failure| {
+                failure.lost_leases >= converge_types::limits::LOST_LEASES_BEFORE_SUSPECT
+            }),
+        }));
+    }
+    Ok(observe(row, manifest, &plan, config, now))
+}
+
+/// What is synced is looked at again: a second look until `Ready` is True, a resync at its interval.
+fn observe(
+    row: &Resource,
+    manifest: &ManifestRow,
+    plan: &Plan<'_>,
+    config: Digest,
+    now: Millis,
+) -> Next {
+    let stage = if plan.work.is_some() {
+        Stage::Work
+    } else {
+        Stage::Compose
+    };
+    let look = row
+        .look
+        .map(|look| look.at_ms.max(row.not_before_ms.unwrap_or(Millis::MIN)));
+    let retry = row
+        .observe_failure
+        .as_ref()
+        .and_then(|failure| failure.next_ms);
+    let resync = row.resync_ms.map(|at| {
+        at.max(retry.unwrap_or(Millis::MIN))
+            .max(row.not_before_ms.unwrap_or(Millis::MIN))
+    });
+    let run = |stage: Stage, trigger: Trigger, reaction: &str, class: Class| {
+        Next::Run(Run {
+            stage,
+            trigger,
+            reaction: reaction.to_owned(),
+            class,
+            inputs: inputs(row, stage, config),
+            suspect: false,
+        })
+    };
+    if look.is_some_and(|at| at <= now)
+        && let Some(reaction) = plan.reaction(stage)
+    {
+        return run(
+            stage,
+            reaction.trigger,
+            reaction.name.as_str(),
+            Class::Retry,
+        );
+    }
+    if resync.is_some_and(|at| at <= now) {
+        // A resync runs as WORK (or COMPOSE) under its own reaction name; kinds without one run their work again.
+        if let Some(reaction) = plan.resync {
+            return run(
+                Stage::Work,
+                Trigger::Resync,
+                reaction.name.as_str(),
+                Class::Resync,
+            );
+        }
+        if let Some(reaction) = plan.work {
+            return run(
+                Stage::Work,
+                Trigger::Resync,
+                reaction.name.as_str(),
+                Class::Resync,
+            );
+        }
+        if manifest.policy.resync_recomposes
+            && let Some(reaction) = plan.compose
+        {
+            return run(
+                Stage::Compose,
+                Trigger::Resync,
+                reaction.name.as_str(),
+                Class::Resync,
+            );
+        }
+    }
+    match (look.filter(|at| *at > now), resync.filter(|at| *at > now)) {
+        (Some(a), Some(b)) => Next::At(a.min(b)),
+        (Some(at), None) | (None, Some(at)) => Next::At(at),
+        (None, None) => Next::Nothing,
+    }
+}
+
+fn class_of(row: &Resource, stage: Stage, is_retry: bool, config: Digest) -> Class {
+    if row.by_hand {
+        return Class::Urgent;
+    }
+    if is_retry {
+        return Class::Retry;
+    }
+    if stage == Stage::Rollup {
+        return Class::Change;
+    }
+    match row.marks.get(stage) {
+        Some(mark) if Inputs { config, ..mark } == inputs(row, stage, config) => Class::Config,
+        // A stage that is new to a resource that was synced before: a manifest edit.
+        None if row.synced_gen == row.generation => Class::Config,
+        _ => Class::Change,
+    }
+}
+
+fn derived(
+    view: &mut View<'_>,
+    row: &Resource,
+    manifest: &ManifestRow,
+    pass: &Pass<'_>,
+    next: &Next,
+) -> Decision<Derived> {
+    let health = health(row);
+    let is_composite = Plan::of(manifest.manifest()).compose.is_some() || row.children > 0;
+    let synced = pass.first_due.is_none() && !pass.broken && pass.config.is_some();
+    let failed = pass.is_failed();
+    let blocked = match next {
+        Next::Held(hold) => gate::is_settled_block(view, hold)?,
+        _ => false,
+    };
+    let own_settled = synced && health != Health::Unknown;
+    let settled = failed || blocked || (own_settled && row.below.sums.unsettled == 0);
+    let healthy = health == Health::Healthy && row.below.sums.ready == row.below.sums.total;
+    let phase = if row.quarantined {
+        Phase::Quarantined
+    } else if failed {
+        Phase::Failed
+    } else if row.orphan.is_some() {
+        Phase::Orphaned
+    } else if !synced || health == Health::Unknown || (is_composite && row.below.sums.unsettled > 0)
+    {
+        Phase::Reconciling
+    } else if !healthy {
+        Phase::Degraded
+    } else {
+        Phase::Ready
+    };
+    Ok(Derived {
+        phase,
+        synced,
+        settled,
+        counted: row.orphan.is_none() && !row.quarantined,
+    })
+}
