@@ -1,1 +1,5 @@
-//! (skeleton)
+//! (being written)
+mod bundle;
+mod child;
+pub mod limits;
+mod protocol;
