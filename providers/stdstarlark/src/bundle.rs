@@ -69,7 +69,9 @@ impl Bundle {
             )));
         }
         let directory = directory_offset(bytes)?;
-        let config = Config { archive_offset: ArchiveOffset::Known(0) };
+        let config = Config {
+            archive_offset: ArchiveOffset::Known(0),
+        };
         let mut archive = ZipArchive::with_config(config, Cursor::new(bytes)).map_err(not_zip)?;
         if archive.central_directory_start() != directory {
             return Err(BundleError::NotZip("it holds more than one archive".into()));
@@ -83,14 +85,22 @@ impl Bundle {
                 continue;
             }
             let options = ZipReadOptions::new().enforce_header_consistency(true);
-            let entry = archive.by_index_with_options(index, options).map_err(|err| refuse(&name, err))?;
+            let entry = archive
+                .by_index_with_options(index, options)
+                .map_err(|err| refuse(&name, err))?;
             let declared = entry.size();
             let cap = collector.cap(&name);
             let mut content = Vec::new();
             // One byte more than is allowed, to tell "exactly full" from "too long"; never sized by what is declared.
-            entry.take(cap + 1).read_to_end(&mut content).map_err(|err| refuse(&name, err))?;
+            entry
+                .take(cap + 1)
+                .read_to_end(&mut content)
+                .map_err(|err| refuse(&name, err))?;
             if content.len() as u64 <= cap && content.len() as u64 != declared {
-                return Err(refuse(&name, format!("has {} bytes but declares {declared}", content.len())));
+                return Err(refuse(
+                    &name,
+                    format!("has {} bytes but declares {declared}", content.len()),
+                ));
             }
             collector.add(name, content)?;
         }
@@ -107,12 +117,18 @@ impl Bundle {
         let mut pending = vec![(root.to_path_buf(), String::new())];
         let mut count = 0;
         while let Some((path, prefix)) = pending.pop() {
-            let io = |source| BundleError::Io { path: path.display().to_string(), source };
+            let io = |source| BundleError::Io {
+                path: path.display().to_string(),
+                source,
+            };
             for entry in std::fs::read_dir(&path).map_err(io)? {
                 let entry = entry.map_err(io)?;
                 let file_name = entry.file_name();
                 let Some(file_name) = file_name.to_str() else {
-                    return Err(refuse(&entry.path().display().to_string(), "the name is not UTF-8"));
+                    return Err(refuse(
+                        &entry.path().display().to_string(),
+                        "the name is not UTF-8",
+                    ));
                 };
                 if file_name.starts_with('.') {
                     continue;
@@ -167,7 +183,10 @@ fn not_zip(err: zip::result::ZipError) -> BundleError {
 }
 
 fn refuse(name: &str, problem: impl std::fmt::Display) -> BundleError {
-    BundleError::Entry { name: name.to_owned(), problem: problem.to_string() }
+    BundleError::Entry {
+        name: name.to_owned(),
+        problem: problem.to_string(),
+    }
 }
 
 fn check_count(count: usize) -> Result<(), BundleError> {
@@ -222,8 +241,13 @@ fn directory_offset(bytes: &[u8]) -> Result<u64, BundleError> {
 }
 
 /// Judges an entry by its headers and returns its name; nothing is inflated.
-fn check_metadata(archive: &mut ZipArchive<Cursor<&[u8]>>, index: usize) -> Result<String, BundleError> {
-    let entry = archive.by_index_raw(index).map_err(|err| refuse(&format!("#{index}"), err))?;
+fn check_metadata(
+    archive: &mut ZipArchive<Cursor<&[u8]>>,
+    index: usize,
+) -> Result<String, BundleError> {
+    let entry = archive
+        .by_index_raw(index)
+        .map_err(|err| refuse(&format!("#{index}"), err))?;
     let lossy = String::from_utf8_lossy(entry.name_raw()).into_owned();
     let Ok(name) = std::str::from_utf8(entry.name_raw()) else {
         return Err(refuse(&lossy, "the name is not UTF-8"));
@@ -232,7 +256,10 @@ fn check_metadata(archive: &mut ZipArchive<Cursor<&[u8]>>, index: usize) -> Resu
     if entry.encrypted() {
         return Err(refuse(&name, "is encrypted"));
     }
-    if !matches!(entry.compression(), CompressionMethod::Stored | CompressionMethod::Deflated) {
+    if !matches!(
+        entry.compression(),
+        CompressionMethod::Stored | CompressionMethod::Deflated
+    ) {
         return Err(refuse(&name, "is neither stored nor deflated"));
     }
     const KIND: u32 = 0o170_000;
@@ -266,7 +293,10 @@ impl Collector {
         check_name(name).map_err(|problem| refuse(name, problem))?;
         let bare = name.trim_end_matches('/');
         if !self.names.insert(bare.to_lowercase()) {
-            return Err(refuse(name, "is there twice (names that differ only in case count as one)"));
+            return Err(refuse(
+                name,
+                "is there twice (names that differ only in case count as one)",
+            ));
         }
         check_count(self.names.len())?;
         let is_file = !name.ends_with('/');
@@ -284,13 +314,20 @@ impl Collector {
     /// How many bytes the file of this name may have.
     fn cap(&self, name: &str) -> u64 {
         let left = limits::UNPACKED_BYTES - self.total;
-        if is_program(name) { left.min(limits::FILE_BYTES) } else { left }
+        if is_program(name) {
+            left.min(limits::FILE_BYTES)
+        } else {
+            left
+        }
     }
 
     fn add(&mut self, name: String, content: Vec<u8>) -> Result<(), BundleError> {
         let size = content.len() as u64;
         if is_program(&name) && size > limits::FILE_BYTES {
-            return Err(refuse(&name, format!("is larger than {} bytes", limits::FILE_BYTES)));
+            return Err(refuse(
+                &name,
+                format!("is larger than {} bytes", limits::FILE_BYTES),
+            ));
         }
         if size > limits::UNPACKED_BYTES - self.total {
             return Err(BundleError::TooLarge(format!(
@@ -317,7 +354,10 @@ impl Collector {
             return Err(refuse(name, "is both a file and a directory"));
         }
         if !self.files.contains_key(ENTRY_POINT) {
-            let elsewhere = self.files.keys().find(|name| name.ends_with("/compose.star"));
+            let elsewhere = self
+                .files
+                .keys()
+                .find(|name| name.ends_with("/compose.star"));
             let hint = elsewhere.map_or_else(String::new, |name| {
                 format!(" (there is {name:?}: pack the directory's content, not the directory)")
             });
@@ -333,13 +373,22 @@ fn is_program(name: &str) -> bool {
 
 fn check_name(name: &str) -> Result<(), String> {
     if name.len() > limits::NAME_BYTES {
-        return Err(format!("the name is longer than {} bytes", limits::NAME_BYTES));
+        return Err(format!(
+            "the name is longer than {} bytes",
+            limits::NAME_BYTES
+        ));
     }
     let bare = name.strip_suffix('/').unwrap_or(name);
     if bare.split('/').count() > limits::NAME_PARTS {
-        return Err(format!("the path has more than {} parts", limits::NAME_PARTS));
+        return Err(format!(
+            "the path has more than {} parts",
+            limits::NAME_PARTS
+        ));
     }
-    if bare.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
+    if bare
+        .split('/')
+        .any(|part| part.is_empty() || part == "." || part == "..")
+    {
         return Err("the name has an empty, \".\" or \"..\" part".into());
     }
     if bare.contains(['\\', ':']) || bare.chars().any(char::is_control) {

@@ -32,9 +32,16 @@ pub(crate) enum Tag {
 
 impl Tag {
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Request, Self::Ready, Self::Print, Self::Composed, Self::Refused, Self::OverLimit]
-            .into_iter()
-            .find(|tag| *tag as u8 == byte)
+        [
+            Self::Request,
+            Self::Ready,
+            Self::Print,
+            Self::Composed,
+            Self::Refused,
+            Self::OverLimit,
+        ]
+        .into_iter()
+        .find(|tag| *tag as u8 == byte)
     }
 }
 
@@ -54,7 +61,8 @@ pub(crate) fn header(tag: Tag, length: usize) -> io::Result<[u8; HEADER_BYTES]> 
 /// Reads a header: what follows and how long it is.
 pub(crate) fn parse_header(header: [u8; HEADER_BYTES]) -> io::Result<(Tag, usize)> {
     let [tag, a, b, c, d] = header;
-    let tag = Tag::from_byte(tag).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unknown frame"))?;
+    let tag = Tag::from_byte(tag)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unknown frame"))?;
     let length = u32::from_be_bytes([a, b, c, d]) as usize;
     if length > limits::MESSAGE_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "frame too long"));
@@ -73,7 +81,11 @@ pub(crate) fn write_frame(out: &mut impl Write, tag: Tag, body: &[u8]) -> io::Re
 pub(crate) fn read_frame(input: &mut impl Read) -> io::Result<Option<(Tag, Vec<u8>)>> {
     let mut head = [0; HEADER_BYTES];
     if let Err(err) = input.read_exact(&mut head) {
-        return if err.kind() == io::ErrorKind::UnexpectedEof { Ok(None) } else { Err(err) };
+        return if err.kind() == io::ErrorKind::UnexpectedEof {
+            Ok(None)
+        } else {
+            Err(err)
+        };
     }
     let (tag, length) = parse_header(head)?;
     let mut body = vec![0; length];

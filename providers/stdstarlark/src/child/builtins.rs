@@ -49,7 +49,10 @@ fn functions(builder: &mut GlobalsBuilder) {
 
 fn matches(pattern: &str, text: &str) -> starlark::Result<bool> {
     if pattern.len() > PATTERN_BYTES {
-        return Err(failure(format!("match: the pattern has {} bytes; at most {PATTERN_BYTES} are taken", pattern.len())));
+        return Err(failure(format!(
+            "match: the pattern has {} bytes; at most {PATTERN_BYTES} are taken",
+            pattern.len()
+        )));
     }
     GLOBS.with_borrow_mut(|globs| {
         if let Some(glob) = globs.get(pattern) {
@@ -87,7 +90,11 @@ fn json(builder: &mut GlobalsBuilder) {
     }
 
     /// The value of JSON text, as dicts and lists.
-    fn decode<'v>(#[starlark(require = pos)] x: &str, heap: Heap<'v>) -> starlark::Result<Value<'v>> {
-        json_in::read(&Plain(heap), x).map_err(|problem| failure(format!("json.decode: x{problem}")))
+    fn decode<'v>(
+        #[starlark(require = pos)] x: &str,
+        heap: Heap<'v>,
+    ) -> starlark::Result<Value<'v>> {
+        json_in::read(&Plain(heap), x)
+            .map_err(|problem| failure(format!("json.decode: x{problem}")))
     }
 }

@@ -19,7 +19,14 @@ pub(crate) fn render(error: &starlark::Error) -> String {
         None => clip(&message),
     };
     let frames = error.call_stack().clone().into_frames();
-    let calls = frames.iter().rev().filter_map(|frame| frame.location.as_ref().map(|location| (&frame.name, location)));
+    let calls = frames.iter().rev().filter_map(|frame| {
+        frame
+            .location
+            .as_ref()
+            .map(|location| (&frame.name, location))
+    });
+    // A builtin that fails is called from the very place that is quoted already.
+    let calls = calls.skip_while(|(_, location)| Some(*location) == error.span());
     for (name, location) in calls.take(CALLERS) {
         let begin = location.resolve_span().begin;
         let _ = write!(
@@ -38,17 +45,27 @@ pub(crate) fn at(span: &FileSpan, message: &str) -> String {
     let resolved = span.resolve_span();
     let (line, column) = (resolved.begin.line, resolved.begin.column);
     let source = span.file.source_line(line);
-    let until = if resolved.end.line == line { resolved.end.column } else { source.chars().count() };
+    let until = if resolved.end.line == line {
+        resolved.end.column
+    } else {
+        source.chars().count()
+    };
     let number = (line + 1).to_string();
     let gutter = " ".repeat(number.len());
-    let start = if source.chars().count() > EXCERPT_CHARS { column.saturating_sub(EXCERPT_CHARS / 2) } else { 0 };
+    let start = if source.chars().count() > EXCERPT_CHARS {
+        column.saturating_sub(EXCERPT_CHARS / 2)
+    } else {
+        0
+    };
     let excerpt: String = source
         .chars()
         .skip(start)
         .take(EXCERPT_CHARS)
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
-    let carets = until.saturating_sub(column).clamp(1, EXCERPT_CHARS.saturating_sub(column - start).max(1));
+    let carets = until
+        .saturating_sub(column)
+        .clamp(1, EXCERPT_CHARS.saturating_sub(column - start).max(1));
     format!(
         "{}:{number}:{}: {}\n {gutter} |\n {number} | {}\n {gutter} | {}{}",
         span.filename(),
@@ -63,7 +80,12 @@ pub(crate) fn at(span: &FileSpan, message: &str) -> String {
 /// Where something is, without quoting it.
 pub(crate) fn place(span: &FileSpan) -> String {
     let begin = span.resolve_span().begin;
-    format!("{}:{}:{}", span.filename(), begin.line + 1, begin.column + 1)
+    format!(
+        "{}:{}:{}",
+        span.filename(),
+        begin.line + 1,
+        begin.column + 1
+    )
 }
 
 /// A message of bounded length, cut on a character.

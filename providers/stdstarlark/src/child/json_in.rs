@@ -56,7 +56,9 @@ impl Build for Frozen<'_> {
         self.0.alloc(AllocList(items))
     }
     fn object(&self, entries: Vec<(String, FrozenValue)>) -> FrozenValue {
-        let entries = entries.into_iter().map(|(key, value)| (self.0.alloc_str(&key), value));
+        let entries = entries
+            .into_iter()
+            .map(|(key, value)| (self.0.alloc_str(&key), value));
         self.0.alloc(Object::new(entries))
     }
 }
@@ -98,10 +100,18 @@ impl<'v> Build for Plain<'v> {
 /// Says where in the document (`.a.b[3]`) and why: not JSON, too deep, too many values, a number out of range.
 pub(crate) fn read<B: Build>(build: &B, text: &str) -> Result<B::Value, String> {
     let raw: &RawValue = serde_json::from_str(text).map_err(|err| format!("is not JSON: {err}"))?;
-    let mut reader = Reader { build, nodes: 0, path: Vec::new() };
+    let mut reader = Reader {
+        build,
+        nodes: 0,
+        path: Vec::new(),
+    };
     reader.value(raw, 0).map_err(|problem| {
-        let path: String = reader.path.iter().rev().map(String::as_str).collect();
-        if path.is_empty() { problem } else { format!("{path} {problem}") }
+        let path = super::json_out::joined(&reader.path);
+        if path.is_empty() {
+            problem
+        } else {
+            format!("{path} {problem}")
+        }
     })
 }
 
@@ -116,7 +126,11 @@ impl<B: Build> Reader<'_, B> {
     fn value(&mut self, raw: &RawValue, depth: usize) -> Result<B::Value, String> {
         self.nodes += 1;
         if self.nodes > limits::NODES {
-            return Err(format!("is value number {}; at most {} are taken", self.nodes, limits::NODES));
+            return Err(format!(
+                "is value number {}; at most {} are taken",
+                self.nodes,
+                limits::NODES
+            ));
         }
         if depth > limits::DEPTH {
             return Err(format!("nests deeper than {} levels", limits::DEPTH));
@@ -135,14 +149,19 @@ impl<B: Build> Reader<'_, B> {
                 let items = entries(text, false).map_err(unread)?;
                 let mut values = Vec::with_capacity(items.len());
                 for (index, (_, item)) in items.into_iter().enumerate() {
-                    values.push(self.value(item, depth + 1).inspect_err(|_| self.path.push(format!("[{index}]")))?);
+                    values.push(
+                        self.value(item, depth + 1)
+                            .inspect_err(|_| self.path.push(format!("[{index}]")))?,
+                    );
                 }
                 self.build.list(values)
             }
             Some(b'{') => {
                 let mut values = Vec::new();
                 for (key, item) in entries(text, true).map_err(unread)? {
-                    let value = self.value(item, depth + 1).inspect_err(|_| self.path.push(format!(".{key}")))?;
+                    let value = self
+                        .value(item, depth + 1)
+                        .inspect_err(|_| self.path.push(format!(".{key}")))?;
                     values.push((key, value));
                 }
                 self.build.object(values)
@@ -163,13 +182,21 @@ impl<B: Build> Reader<'_, B> {
                 .then(|| BigInt::from_str(text).ok())
                 .flatten()
                 .filter(|big| big.bits() <= limits::INTEGER_BITS);
-            return big
-                .map(|big| self.build.big(big))
-                .ok_or_else(|| format!("is a whole number of {} digits, which is too long", text.len()));
+            return big.map(|big| self.build.big(big)).ok_or_else(|| {
+                format!(
+                    "is a whole number of {} digits, which is too long",
+                    text.len()
+                )
+            });
         }
-        let float: f64 = text.parse().map_err(|_| format!("is not a number: {text}"))?;
+        let float: f64 = text
+            .parse()
+            .map_err(|_| format!("is not a number: {text}"))?;
         if !float.is_finite() {
-            return Err(format!("is a number beyond what a float can hold: {}", clip(text)));
+            return Err(format!(
+                "is a number beyond what a float can hold: {}",
+                clip(text)
+            ));
         }
         #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
         if float.fract() == 0.0 && float.abs() < EXACT {
@@ -215,5 +242,9 @@ fn entries(text: &str, object: bool) -> serde_json::Result<Vec<(String, &RawValu
         }
     }
     let mut reader = serde_json::Deserializer::from_str(text);
-    if object { reader.deserialize_map(Entries) } else { reader.deserialize_seq(Entries) }
+    if object {
+        reader.deserialize_map(Entries)
+    } else {
+        reader.deserialize_seq(Entries)
+    }
 }

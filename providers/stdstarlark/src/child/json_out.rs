@@ -41,7 +41,10 @@ pub(crate) struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { nodes: limits::NODES, bytes: limits::OUTPUT_BYTES }
+        Self {
+            nodes: limits::NODES,
+            bytes: limits::OUTPUT_BYTES,
+        }
     }
 }
 
@@ -50,7 +53,12 @@ impl Default for Budget {
 /// # Errors
 /// The first part of the value that has no JSON form or is over a budget.
 pub(crate) fn write(value: Value<'_>, order: Order, budget: &mut Budget) -> Result<String, Unfit> {
-    let mut writer = Writer { out: String::new(), order, budget, path: Vec::new() };
+    let mut writer = Writer {
+        out: String::new(),
+        order,
+        budget,
+        path: Vec::new(),
+    };
     match writer.value(value, 0) {
         Ok(()) => {
             let Writer { out, budget, .. } = writer;
@@ -58,7 +66,7 @@ pub(crate) fn write(value: Value<'_>, order: Order, budget: &mut Budget) -> Resu
             Ok(out)
         }
         Err(problem) => {
-            let path = writer.path.iter().rev().map(String::as_str).collect();
+            let path = joined(&writer.path);
             Err(Unfit { path, problem })
         }
     }
@@ -69,7 +77,12 @@ pub(crate) fn members<'v>(value: Value<'v>) -> Option<Vec<(Value<'v>, Value<'v>)
     if let Some(dict) = DictRef::from_value(value) {
         return Some(dict.iter().collect());
     }
-    StructRef::from_value(value).map(|fields| fields.iter().map(|(key, value)| (key.to_value(), value)).collect())
+    StructRef::from_value(value).map(|fields| {
+        fields
+            .iter()
+            .map(|(key, value)| (key.to_value(), value))
+            .collect()
+    })
 }
 
 struct Writer<'b> {
@@ -81,11 +94,15 @@ struct Writer<'b> {
 
 impl Writer<'_> {
     fn value(&mut self, value: Value<'_>, depth: usize) -> Result<(), String> {
-        self.budget.nodes = self.budget.nodes.checked_sub(1).ok_or_else(|| {
-            format!("is one value too many; a result may have {}", limits::NODES)
-        })?;
+        self.budget.nodes =
+            self.budget.nodes.checked_sub(1).ok_or_else(|| {
+                format!("is one value too many; a result may have {}", limits::NODES)
+            })?;
         if depth > limits::DEPTH {
-            return Err(format!("nests deeper than {} levels (does a value contain itself?)", limits::DEPTH));
+            return Err(format!(
+                "nests deeper than {} levels (does a value contain itself?)",
+                limits::DEPTH
+            ));
         }
         if let Some(text) = value.unpack_str() {
             self.string(text)?;
@@ -109,44 +126,74 @@ impl Writer<'_> {
             let mut named = Vec::with_capacity(entries.len());
             for (key, value) in entries {
                 let name = key.unpack_str().ok_or_else(|| {
-                    format!("has a key of type {}; the keys of a JSON object are strings", type_name(key))
+                    format!(
+                        "has a key of type {}; the keys of a JSON object are strings",
+                        type_name(key)
+                    )
                 })?;
                 named.push((name, value));
             }
             self.object(named, depth)?;
         } else {
-            let hint = if value.get_type() == "range" { "; use list(…)" } else { "" };
-            return Err(format!("is a {}, which has no JSON form{hint}", type_name(value)));
+            let hint = if value.get_type() == "range" {
+                "; use list(…)"
+            } else {
+                ""
+            };
+            return Err(format!(
+                "is a {}, which has no JSON form{hint}",
+                type_name(value)
+            ));
         }
         if self.out.len() > self.budget.bytes {
-            return Err(format!("goes beyond the {} bytes that a result may have", limits::OUTPUT_BYTES));
+            return Err(format!(
+                "goes beyond the {} bytes that a result may have",
+                limits::OUTPUT_BYTES
+            ));
         }
         Ok(())
     }
 
     fn string(&mut self, text: &str) -> Result<(), String> {
         if text.len() > self.budget.bytes {
-            return Err(format!("is a string of {} bytes; a result may have {}", text.len(), limits::OUTPUT_BYTES));
+            return Err(format!(
+                "is a string of {} bytes; a result may have {}",
+                text.len(),
+                limits::OUTPUT_BYTES
+            ));
         }
-        self.out.push_str(&serde_json::to_string(text).map_err(|err| err.to_string())?);
+        self.out
+            .push_str(&serde_json::to_string(text).map_err(|err| err.to_string())?);
         Ok(())
     }
 
     fn integer(&mut self, value: Value<'_>) -> Result<(), String> {
-        let big = BigInt::unpack_value(value).ok().flatten().ok_or("is an integer that cannot be read")?;
+        let big = BigInt::unpack_value(value)
+            .ok()
+            .flatten()
+            .ok_or("is an integer that cannot be read")?;
         if big.bits() > limits::INTEGER_BITS {
-            return Err(format!("is a whole number of {} bits; at most {} fit", big.bits(), limits::INTEGER_BITS));
+            return Err(format!(
+                "is a whole number of {} bits; at most {} fit",
+                big.bits(),
+                limits::INTEGER_BITS
+            ));
         }
         self.out.push_str(&big.to_string());
         Ok(())
     }
 
     fn float(&mut self, value: Value<'_>) -> Result<(), String> {
-        let float = UnpackFloat::unpack_value(value).ok().flatten().ok_or("is a float that cannot be read")?.0;
+        let float = UnpackFloat::unpack_value(value)
+            .ok()
+            .flatten()
+            .ok_or("is a float that cannot be read")?
+            .0;
         if !float.is_finite() {
             return Err(format!("is {float}, which has no JSON form"));
         }
-        self.out.push_str(&serde_json::to_string(&float).map_err(|err| err.to_string())?);
+        self.out
+            .push_str(&serde_json::to_string(&float).map_err(|err| err.to_string())?);
         Ok(())
     }
 
@@ -156,7 +203,8 @@ impl Writer<'_> {
             if index > 0 {
                 self.out.push(',');
             }
-            self.value(*item, depth + 1).inspect_err(|_| self.path.push(format!("[{index}]")))?;
+            self.value(*item, depth + 1)
+                .inspect_err(|_| self.path.push(format!("[{index}]")))?;
         }
         self.out.push(']');
         Ok(())
@@ -173,11 +221,23 @@ impl Writer<'_> {
             }
             self.string(key)?;
             self.out.push(':');
-            self.value(value, depth + 1).inspect_err(|_| self.path.push(member(key)))?;
+            self.value(value, depth + 1)
+                .inspect_err(|_| self.path.push(member(key)))?;
         }
         self.out.push('}');
         Ok(())
     }
+}
+
+/// The parts of a path, innermost first, as one text of bounded length.
+pub(crate) fn joined(parts: &[String]) -> String {
+    const ENDS: usize = 8;
+    let whole = |parts: &[String]| parts.iter().rev().map(String::as_str).collect::<String>();
+    if parts.len() <= 2 * ENDS {
+        return whole(parts);
+    }
+    let (inner, outer) = (&parts[..ENDS], &parts[parts.len() - ENDS..]);
+    format!("{}…{}", whole(outer), whole(inner))
 }
 
 /// How a member is written in a path: `.name`, or `["odd name"]`.

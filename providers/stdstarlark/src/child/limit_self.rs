@@ -16,13 +16,17 @@ const DESCRIPTORS: u64 = 16;
 pub(super) fn set() -> Result<(), String> {
     let mapped = pages(0).ok_or("could not read /proc/self/statm")?;
     let limits = [
-        (Resource::RLIMIT_AS, mapped.saturating_add(limits::ADDRESS_SPACE_BYTES)),
+        (
+            Resource::RLIMIT_AS,
+            mapped.saturating_add(limits::ADDRESS_SPACE_BYTES),
+        ),
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_FSIZE, 0),
         (Resource::RLIMIT_NOFILE, DESCRIPTORS),
     ];
     for (resource, limit) in limits {
-        setrlimit(resource, limit, limit).map_err(|err| format!("could not set {resource:?} to {limit}: {err}"))?;
+        setrlimit(resource, limit, limit)
+            .map_err(|err| format!("could not set {resource:?} to {limit}: {err}"))?;
     }
     Ok(())
 }

@@ -5,13 +5,17 @@
 
 pub(crate) mod builtins;
 pub(crate) mod diagnostic;
+mod graph;
 mod json_in;
 mod json_out;
 mod limit_self;
 pub(crate) mod program;
 mod recursion;
 mod shape;
-#[expect(unsafe_code, reason = "deriving ProvidesStaticType implements an unsafe marker trait; no unsafe block is here")]
+#[expect(
+    unsafe_code,
+    reason = "deriving ProvidesStaticType implements an unsafe marker trait; no unsafe block is here"
+)]
 mod value;
 
 use std::cell::{Cell, RefCell};
@@ -26,8 +30,10 @@ use program::Failure;
 
 /// Serves runs over stdin and stdout until stdin ends.
 pub(crate) fn serve() -> Result<(), String> {
-    // Panics are caught and reported to the parent; on stderr they would only garble the worker's log.
-    panic::set_hook(Box::new(|_| {}));
+    // Most panics are caught and reported as answers. Of those that cannot be, the parent reads this text.
+    panic::set_hook(Box::new(|info| {
+        eprintln!("{}", payload_text(info.payload()))
+    }));
     let worker = std::thread::Builder::new()
         .name("starlark".into())
         .stack_size(limits::STACK_BYTES)
@@ -36,7 +42,9 @@ pub(crate) fn serve() -> Result<(), String> {
             let mut input = io::stdin().lock();
             let output = RefCell::new(io::stdout().lock());
             write(&output, Tag::Ready, b"").map_err(|err| err.to_string())?;
-            while let Some((tag, body)) = protocol::read_frame(&mut input).map_err(|err| err.to_string())? {
+            while let Some((tag, body)) =
+                protocol::read_frame(&mut input).map_err(|err| err.to_string())?
+            {
                 if tag != Tag::Request || !answer(&body, &output).map_err(|err| err.to_string())? {
                     break;
                 }
@@ -44,16 +52,24 @@ pub(crate) fn serve() -> Result<(), String> {
             Ok(())
         })
         .map_err(|err| format!("could not start the evaluation thread: {err}"))?;
-    worker.join().map_err(|_| "the evaluation thread panicked outside a run".to_owned())?
+    worker
+        .join()
+        .map_err(|_| "the evaluation thread panicked outside a run".to_owned())?
 }
 
 /// Runs one request and answers it; `false` when this process should take no further one.
 fn answer(body: &[u8], output: &RefCell<impl Write>) -> io::Result<bool> {
     limit_self::start_alarm();
-    let printer = Printer { output, lines: Cell::new(0) };
+    let printer = Printer {
+        output,
+        lines: Cell::new(0),
+    };
     let result = panic::catch_unwind(AssertUnwindSafe(|| {
-        let request: Request = serde_json::from_slice(body)
-            .map_err(|err| Failure::Refused(format!("the evaluation process could not read its request: {err}")))?;
+        let request: Request = serde_json::from_slice(body).map_err(|err| {
+            Failure::Refused(format!(
+                "the evaluation process could not read its request: {err}"
+            ))
+        })?;
         program::run(&request, &printer)
     }));
     printer.finish()?;
@@ -87,12 +103,21 @@ fn write(output: &RefCell<impl Write>, tag: Tag, body: &[u8]) -> io::Result<()> 
 
 /// The interpreter panics where a value would be larger than it can be ("capacity overflow", "out of memory").
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no message");
-    format!("the program asked for more than the interpreter can do: {}", diagnostic::clip(text))
+    let text = payload_text(panic);
+    if crate::pool::tells_of_memory(text) {
+        return crate::pool::out_of_memory();
+    }
+    format!(
+        "the program asked for more than the interpreter can do: {}",
+        diagnostic::clip(text)
+    )
+}
+
+fn payload_text(payload: &(dyn std::any::Any + Send)) -> &str {
+    let owned = payload.downcast_ref::<String>().map(String::as_str);
+    owned
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
 }
 
 /// Sends printed lines as they come, within bounds.
@@ -104,7 +129,11 @@ struct Printer<'o, W> {
 impl<W: Write> Printer<'_, W> {
     fn finish(&self) -> io::Result<()> {
         match self.lines.get().checked_sub(limits::PRINT_LINES) {
-            Some(more) if more > 0 => write(self.output, Tag::Print, format!("({more} more lines)").as_bytes()),
+            Some(more) if more > 0 => write(
+                self.output,
+                Tag::Print,
+                format!("({more} more lines)").as_bytes(),
+            ),
             _ => Ok(()),
         }
     }

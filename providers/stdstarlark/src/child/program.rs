@@ -63,16 +63,27 @@ pub(crate) fn run(request: &Request, print: &dyn PrintHandler) -> Result<Compose
 /// The language as Bazel and Go have it: no recursion, no global reassignment, no statements but definitions, loads and
 /// expressions at the top level.
 fn dialect() -> Dialect {
-    Dialect { enable_keyword_only_arguments: true, enable_load_reexport: false, ..Dialect::Standard }
+    Dialect {
+        enable_keyword_only_arguments: true,
+        enable_load_reexport: false,
+        ..Dialect::Standard
+    }
 }
 
 /// Parses what is reachable from the roots and puts it into the order in which it can be loaded.
-fn order(files: &BTreeMap<String, String>, roots: &[&str]) -> Result<Vec<(String, AstModule)>, Failure> {
+fn order(
+    files: &BTreeMap<String, String>,
+    roots: &[&str],
+) -> Result<Vec<(String, AstModule)>, Failure> {
     let mut parsed: HashMap<String, AstModule> = HashMap::new();
     let mut done: Vec<String> = Vec::new();
     let mut problems: Vec<String> = Vec::new();
     let mut state: HashMap<String, State> = HashMap::new();
-    let mut work: Vec<Step> = roots.iter().rev().map(|root| Step::Enter((*root).to_owned())).collect();
+    let mut work: Vec<Step> = roots
+        .iter()
+        .rev()
+        .map(|root| Step::Enter((*root).to_owned()))
+        .collect();
     let mut path: Vec<String> = Vec::new();
     while let Some(step) = work.pop() {
         let name = match step {
@@ -105,7 +116,10 @@ fn order(files: &BTreeMap<String, String>, roots: &[&str]) -> Result<Vec<(String
                 problems.push(diagnostic::at(&load.span, &missing(load.module_id, files)));
             } else if let Some(from) = path.iter().position(|open| open == load.module_id) {
                 let cycle = path[from..].join(" -> ");
-                problems.push(diagnostic::at(&load.span, &format!("load cycle: {cycle} -> {}", load.module_id)));
+                problems.push(diagnostic::at(
+                    &load.span,
+                    &format!("load cycle: {cycle} -> {}", load.module_id),
+                ));
             } else {
                 work.push(Step::Enter(load.module_id.to_owned()));
             }
@@ -118,7 +132,10 @@ fn order(files: &BTreeMap<String, String>, roots: &[&str]) -> Result<Vec<(String
     if !problems.is_empty() {
         return Err(Failure::Refused(shape::listed(&problems)));
     }
-    Ok(done.into_iter().filter_map(|name| parsed.remove(&name).map(|ast| (name, ast))).collect())
+    Ok(done
+        .into_iter()
+        .filter_map(|name| parsed.remove(&name).map(|ast| (name, ast)))
+        .collect())
 }
 
 enum Step {
@@ -139,7 +156,9 @@ fn missing(name: &str, files: &BTreeMap<String, String>) -> String {
         .max_by(|a, b| a.0.total_cmp(&b.0));
     match near {
         Some((_, near)) => format!("the bundle has no file {name:?}; did you mean {near:?}?"),
-        None => format!("the bundle has no file {name:?}; files are loaded by their path from the bundle's root"),
+        None => format!(
+            "the bundle has no file {name:?}; files are loaded by their path from the bundle's root"
+        ),
     }
 }
 
@@ -148,7 +167,12 @@ fn reassignments(ast: &AstModule) -> Vec<String> {
     ast.lint(None)
         .into_iter()
         .filter(|lint| lint.short_name == "duplicate-top-level-assign")
-        .map(|lint| diagnostic::at(&lint.location, &format!("cannot reassign a global: {}", lint.problem)))
+        .map(|lint| {
+            diagnostic::at(
+                &lint.location,
+                &format!("cannot reassign a global: {}", lint.problem),
+            )
+        })
         .collect()
 }
 
@@ -165,7 +189,11 @@ impl Program<'_> {
     /// Runs a file whose loads have all run, and keeps its frozen globals.
     fn load(&mut self, name: &str, ast: AstModule) -> Result<(), Failure> {
         self.watch.borrow_mut().learn(name, &ast);
-        let names: Vec<String> = ast.loads().iter().map(|load| load.module_id.to_owned()).collect();
+        let names: Vec<String> = ast
+            .loads()
+            .iter()
+            .map(|load| load.module_id.to_owned())
+            .collect();
         let loaded: HashMap<&str, &FrozenModule> = names
             .iter()
             .filter_map(|name| self.modules.get_key_value(name))
@@ -182,7 +210,9 @@ impl Program<'_> {
             };
             let frozen = module
                 .freeze_named(FrozenHeapName::User(Box::new(name.to_owned())))
-                .map_err(|error| Failure::Refused(diagnostic::clip(&format!("{name}: {error:?}"))))?;
+                .map_err(|error| {
+                    Failure::Refused(diagnostic::clip(&format!("{name}: {error:?}")))
+                })?;
             Ok((frozen, steps))
         })?;
         self.steps = self.steps.saturating_sub(steps).max(1);
@@ -193,18 +223,28 @@ impl Program<'_> {
     /// The function to call.
     fn compose(&self) -> Result<OwnedFrozenValue, Failure> {
         let refuse = |problem: &str| {
-            Err(Failure::Refused(format!("{ENTRY_POINT} {problem}; it must define: def compose(spec, config)")))
+            Err(Failure::Refused(format!(
+                "{ENTRY_POINT} {problem}; it must define: def compose(spec, config)"
+            )))
         };
         let module = self.modules.get(ENTRY_POINT);
-        let Some(value) = module.and_then(|module| module.get_option("compose").ok().flatten()) else {
+        let Some(value) = module.and_then(|module| module.get_option("compose").ok().flatten())
+        else {
             return refuse("defines no compose");
         };
         if value.value().get_type() != "function" {
-            return refuse(&format!("defines compose as a {}", super::json_out::type_name(value.value())));
+            return refuse(&format!(
+                "defines compose as a {}",
+                super::json_out::type_name(value.value())
+            ));
         }
-        let Some((least, most)) = arity(value.value()) else { return Ok(value) };
+        let Some((least, most)) = arity(value.value()) else {
+            return Ok(value);
+        };
         if least > 3 || most < 2 {
-            return refuse(&format!("defines compose with {least} required and {most} possible positional parameters"));
+            return refuse(&format!(
+                "defines compose with {least} required and {most} possible positional parameters"
+            ));
         }
         Ok(value)
     }
@@ -213,7 +253,8 @@ impl Program<'_> {
         Module::with_temp_heap(|module| {
             let build = Frozen(module.frozen_heap());
             let document = |name: &str, text: &str| {
-                json_in::read(&build, text).map_err(|problem| Failure::Refused(format!("{name}{problem}")))
+                json_in::read(&build, text)
+                    .map_err(|problem| Failure::Refused(format!("{name}{problem}")))
             };
             let spec = document("spec ", request.spec.get())?;
             let config = document("config ", request.config.get())?;
@@ -229,7 +270,10 @@ impl Program<'_> {
         })
     }
 
-    fn evaluator<'v, 'a, 'e>(&'a self, module: &'a Module<'v>) -> Result<Evaluator<'v, 'a, 'e>, Failure>
+    fn evaluator<'v, 'a, 'e>(
+        &'a self,
+        module: &'a Module<'v>,
+    ) -> Result<Evaluator<'v, 'a, 'e>, Failure>
     where
         'a: 'e,
     {
@@ -255,16 +299,24 @@ impl Program<'_> {
             Err(error) => error,
         };
         let over = if eval.get_total_tick_count() > self.steps {
-            Some(format!("the program took more than {} steps (calls and loop turns)", limits::STEPS))
+            Some(format!(
+                "the program took more than {} steps (calls and loop turns)",
+                limits::STEPS
+            ))
         } else if recursion::heap_bytes(eval) > limits::HEAP_BYTES {
-            Some(format!("the program's values took more than {} MiB", limits::HEAP_BYTES >> 20))
+            Some(format!(
+                "the program's values took more than {} MiB",
+                limits::HEAP_BYTES >> 20
+            ))
         } else {
             None
         };
         let watch = self.watch.borrow();
         Err(match over {
             Some(over) => {
-                let place = watch.last().map_or_else(String::new, |span| format!("; it was at {}", diagnostic::place(span)));
+                let place = watch.last().map_or_else(String::new, |span| {
+                    format!("; it was at {}", diagnostic::place(span))
+                });
                 Failure::OverLimit(format!("{over}{place}"))
             }
             None => Failure::Refused(diagnostic::render(&error)),
@@ -274,15 +326,29 @@ impl Program<'_> {
 
 /// How many positional parameters a function needs, and how many it can take.
 fn arity(value: Value<'_>) -> Option<(usize, usize)> {
-    let DocItem::Member(DocMember::Function(function)) = value.documentation() else { return None };
-    let positional = || function.params.pos_only.iter().chain(&function.params.pos_or_named);
-    let required = positional().filter(|parameter| parameter.default_value.is_none()).count();
+    let DocItem::Member(DocMember::Function(function)) = value.documentation() else {
+        return None;
+    };
+    let positional = || {
+        function
+            .params
+            .pos_only
+            .iter()
+            .chain(&function.params.pos_or_named)
+    };
+    let required = positional()
+        .filter(|parameter| parameter.default_value.is_none())
+        .count();
     Some((required, positional().count()))
 }
 
 fn meta(build: &Frozen<'_>, request: &Request) -> starlark::values::FrozenValue {
     let heap = build.0;
-    let labels = request.meta.labels.iter().map(|(key, value)| (heap.alloc_str(key), heap.alloc(value.as_str())));
+    let labels = request
+        .meta
+        .labels
+        .iter()
+        .map(|(key, value)| (heap.alloc_str(key), heap.alloc(value.as_str())));
     let labels = heap.alloc(Object::new(labels));
     let text = |key: &str, value: &str| (heap.alloc_str(key), heap.alloc(value));
     heap.alloc(Object::new([

@@ -53,12 +53,16 @@ impl Watch {
     pub(crate) fn learn(&mut self, file: &str, ast: &AstModule) {
         let mut functions = Vec::new();
         collect_statement(ast.statement(), &mut functions);
-        ast.statement().visit_expr(|expression| collect_expression(expression, &mut functions));
+        ast.statement()
+            .visit_expr(|expression| collect_expression(expression, &mut functions));
         functions.sort_by_key(|function| (function.begin, std::cmp::Reverse(function.end)));
         let mut open: Vec<usize> = Vec::new();
         for index in 0..functions.len() {
             let begin = functions[index].begin;
-            while open.last().is_some_and(|outer| functions[*outer].end <= begin) {
+            while open
+                .last()
+                .is_some_and(|outer| functions[*outer].end <= begin)
+            {
                 open.pop();
             }
             functions[index].outer = open.last().copied();
@@ -76,7 +80,9 @@ impl Watch {
     /// The innermost function around a place.
     fn function_at(&self, file: &CodeMap, span: Span) -> Option<(Id, &Function)> {
         let (number, functions) = self.files.get(file.filename())?;
-        let mut index = functions.partition_point(|function| function.begin <= span.begin()).checked_sub(1)?;
+        let mut index = functions
+            .partition_point(|function| function.begin <= span.begin())
+            .checked_sub(1)?;
         while functions[index].end < span.end() {
             index = functions[index].outer?;
         }
@@ -95,14 +101,17 @@ impl Watch {
         if id.is_none() || !self.stack[..depth].contains(&id) {
             return None;
         }
-        self.function_at(span.file, span.span).map(|(_, function)| function.name.clone())
+        self.function_at(span.file, span.span)
+            .map(|(_, function)| function.name.clone())
     }
 }
 
 /// Makes an evaluator report each statement to the watch.
 pub(crate) fn install<'e>(eval: &mut Evaluator<'_, '_, 'e>, watch: &Rc<RefCell<Watch>>) {
     watch.borrow_mut().stack.clear();
-    eval.before_stmt_for_dap(BeforeStmtFunc::from_dyn(Box::new(Hook { watch: Rc::clone(watch) })));
+    eval.before_stmt_for_dap(BeforeStmtFunc::from_dyn(Box::new(Hook {
+        watch: Rc::clone(watch),
+    })));
 }
 
 /// What the values of an evaluation take now.
@@ -153,14 +162,20 @@ fn collect_statement(statement: &AstStmt, out: &mut Functions) {
 }
 
 fn collect_expression(expression: &AstExpr, out: &mut Functions) {
-    if let Expr::Lambda(lambda) = &expression.node {
-        out.push(Function::new(lambda.body.span, "lambda".into()));
+    if let Expr::Lambda(_) = &expression.node {
+        // The interpreter places a lambda's one statement at the whole expression.
+        out.push(Function::new(expression.span, "lambda".into()));
     }
     expression.visit_expr(|child| collect_expression(child, out));
 }
 
 impl Function {
     fn new(span: Span, name: String) -> Self {
-        Self { begin: span.begin(), end: span.end(), name, outer: None }
+        Self {
+            begin: span.begin(),
+            end: span.end(),
+            name,
+            outer: None,
+        }
     }
 }

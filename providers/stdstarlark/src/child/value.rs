@@ -9,8 +9,8 @@ use allocative::Allocative;
 use starlark::collections::{Hashed, SmallMap};
 use starlark::starlark_simple_value;
 use starlark::values::{
-    FrozenStringValue, FrozenValue, Heap, NoSerialize, ProvidesStaticType, StarlarkPagable, StarlarkValue, Value,
-    ValueError, starlark_value,
+    FrozenStringValue, FrozenValue, Heap, NoSerialize, ProvidesStaticType, StarlarkPagable,
+    StarlarkValue, Value, ValueError, starlark_value,
 };
 
 /// See the module's text.
@@ -24,12 +24,16 @@ starlark_simple_value!(Object);
 impl Object {
     /// A later entry with the same key replaces an earlier one and keeps its place.
     pub(crate) fn new(entries: impl IntoIterator<Item = (FrozenStringValue, FrozenValue)>) -> Self {
-        Self { fields: entries.into_iter().collect() }
+        Self {
+            fields: entries.into_iter().collect(),
+        }
     }
 
     /// The entries in the order of the document.
     pub(crate) fn iter<'v>(&self) -> impl Iterator<Item = (&str, Value<'v>)> {
-        self.fields.iter().map(|(key, value)| (key.as_str(), value.to_value()))
+        self.fields
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.to_value()))
     }
 
     fn get(&self, key: &str) -> Option<FrozenValue> {
@@ -63,7 +67,10 @@ impl<'v> StarlarkValue<'v> for Object {
     }
 
     fn dir_attr(&self) -> Vec<String> {
-        self.fields.keys().map(|key| key.as_str().to_owned()).collect()
+        self.fields
+            .keys()
+            .map(|key| key.as_str().to_owned())
+            .collect()
     }
 
     fn at(&self, index: Value<'v>, _heap: Heap<'v>) -> starlark::Result<Value<'v>> {
@@ -75,15 +82,23 @@ impl<'v> StarlarkValue<'v> for Object {
     }
 
     fn is_in(&self, other: Value<'v>) -> starlark::Result<bool> {
-        Ok(other.unpack_str().is_some_and(|key| self.get(key).is_some()))
+        Ok(other
+            .unpack_str()
+            .is_some_and(|key| self.get(key).is_some()))
     }
 
     fn iterate_collect(&self, _heap: Heap<'v>) -> starlark::Result<Vec<Value<'v>>> {
-        Ok(self.fields.keys().map(|key| key.to_frozen_value().to_value()).collect())
+        Ok(self
+            .fields
+            .keys()
+            .map(|key| key.to_frozen_value().to_value())
+            .collect())
     }
 
     fn equals(&self, other: Value<'v>) -> starlark::Result<bool> {
-        let Some(other) = Self::from_value(other) else { return Ok(false) };
+        let Some(other) = Self::from_value(other) else {
+            return Ok(false);
+        };
         if self.fields.len() != other.fields.len() {
             return Ok(false);
         }
