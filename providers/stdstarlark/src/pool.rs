@@ -321,13 +321,15 @@ pub(crate) fn out_of_memory() -> String {
     )
 }
 
-/// Whether a panic or an abort says that a value was larger than it can be, or than there was room for.
+/// Whether a panic or an abort says that a value was larger than it can be, or than there was room for. The last is what a
+/// debug build says where the interpreter does not look whether an allocation succeeded; a release build ends by SIGSEGV.
 pub(crate) fn tells_of_memory(text: &str) -> bool {
     [
         "out of memory",
         "memory allocation",
         "capacity overflow",
         "AlignedSize",
+        "pointer is non-null",
     ]
     .iter()
     .any(|part| text.contains(part))
@@ -348,7 +350,7 @@ fn classify(status: ExitStatus, told: &str) -> Death {
             | Signal::SIGTRAP
             | Signal::SIGFPE),
         )) => Death::Program(format!(
-            "the program crashed the interpreter ({signal}){told}"
+            "the program crashed the interpreter, most likely for want of memory ({signal}){told}"
         )),
         Some(Ok(signal)) => Death::Outside(format!(
             "the evaluation process was ended from outside ({signal}){told}"

@@ -29,6 +29,7 @@ fn attacks() -> Vec<(&'static str, String, &'static [&'static str])> {
         "more than the interpreter can do",
         "took longer than 3 s",
         "nests deeper",
+        "for want of memory",
     ];
     const DEEP: &[&str] = &["nests deeper", "more memory"];
     let loops = |inner: &str| {
