@@ -25,20 +25,28 @@ impl Env for Bindings {
 /// # Errors
 /// What is wrong, in words.
 pub fn evaluate(source: &str, bindings: &serde_json::Map<String, Json>) -> Result<Json, String> {
-    let expr = cel::parse(source).map_err(|error| format!("{} (offset {})", error.message, error.offset))?;
+    let expr = cel::parse(source)
+        .map_err(|error| format!("{} (offset {})", error.message, error.offset))?;
     let mut values = BTreeMap::new();
     for (name, value) in bindings {
         values.insert(name.clone(), decode(value)?);
     }
     let mut budget = Budget::new(4_000_000, 64 << 20);
-    let value = cel::evaluate(&expr, &Bindings(values), &mut budget).map_err(|fault| fault.to_string())?;
+    let value =
+        cel::evaluate(&expr, &Bindings(values), &mut budget).map_err(|fault| fault.to_string())?;
     encode(&value)
 }
 
 fn decode(json: &Json) -> Result<Value, String> {
     let object = json.as_object().ok_or("a value must be an object")?;
-    let Some((form, content)) = object.iter().next() else { return Ok(Value::Null) };
-    let text = || content.as_str().ok_or_else(|| format!("{form} must be a string"));
+    let Some((form, content)) = object.iter().next() else {
+        return Ok(Value::Null);
+    };
+    let text = || {
+        content
+            .as_str()
+            .ok_or_else(|| format!("{form} must be a string"))
+    };
     Ok(match form.as_str() {
         "nullValue" => Value::Null,
         "boolValue" => Value::Bool(content.as_bool().unwrap_or_default()),
@@ -49,11 +57,14 @@ fn decode(json: &Json) -> Result<Value, String> {
             other => other.as_f64().ok_or("not a double")?,
         }),
         "stringValue" => Value::string(text()?),
-        "bytesValue" => Value::Bytes(Arc::from(STANDARD.decode(text()?).map_err(|err| err.to_string())?)),
+        "bytesValue" => Value::Bytes(Arc::from(
+            STANDARD.decode(text()?).map_err(|err| err.to_string())?,
+        )),
         "typeValue" => Value::Type(known_type(text()?)?),
         "listValue" => {
             let values = content["values"].as_array().cloned().unwrap_or_default();
-            Value::list(values.iter().map(decode).collect::<Result<_, _>>()?).map_err(|fault| fault.to_string())?
+            Value::list(values.iter().map(decode).collect::<Result<_, _>>()?)
+                .map_err(|fault| fault.to_string())?
         }
         "mapValue" => {
             let mut entries = BTreeMap::new();
@@ -64,7 +75,12 @@ fn decode(json: &Json) -> Result<Value, String> {
             Value::map(entries).map_err(|fault| fault.to_string())?
         }
         "objectValue" => {
-            let source = match content["@type"].as_str().unwrap_or_default().rsplit('.').next() {
+            let source = match content["@type"]
+                .as_str()
+                .unwrap_or_default()
+                .rsplit('.')
+                .next()
+            {
                 Some("Timestamp") => "timestamp(v)",
                 Some("Duration") => "duration(v)",
                 _ => return Err("messages are not supported".to_owned()),
@@ -91,7 +107,13 @@ fn encode(value: &Value) -> Result<Json, String> {
         Value::Uint(value) => json!({"uint64Value": value.to_string()}),
         Value::Double(_) | Value::Decimal(_) => {
             let number = value.as_double().unwrap_or_default();
-            let special = if number.is_nan() { "NaN" } else if number > 0.0 { "Infinity" } else { "-Infinity" };
+            let special = if number.is_nan() {
+                "NaN"
+            } else if number > 0.0 {
+                "Infinity"
+            } else {
+                "-Infinity"
+            };
             match serde_json::Number::from_f64(number) {
                 Some(number) => json!({"doubleValue": number}),
                 None => json!({"doubleValue": special}),
@@ -104,14 +126,17 @@ fn encode(value: &Value) -> Result<Json, String> {
         }
         Value::Map(map) => {
             let entries = map.entries().iter();
-            let entries = entries.map(|(key, value)| Ok(json!({"key": encode(&key.value())?, "value": encode(value)?})));
+            let entries = entries.map(|(key, value)| {
+                Ok(json!({"key": encode(&key.value())?, "value": encode(value)?}))
+            });
             json!({"mapValue": {"entries": entries.collect::<Result<Vec<_>, String>>()?}})
         }
         Value::Type(name) => json!({"typeValue": name}),
         Value::Timestamp(_) | Value::Duration(_) => {
             let expr = cel::parse("string(v)").map_err(|error| error.message)?;
             let bindings = Bindings(BTreeMap::from([("v".to_owned(), value.clone())]));
-            let text = cel::evaluate(&expr, &bindings, &mut Budget::new(100, 1_000)).map_err(|fault| fault.to_string())?;
+            let text = cel::evaluate(&expr, &bindings, &mut Budget::new(100, 1_000))
+                .map_err(|fault| fault.to_string())?;
             json!({"objectValue": {"@type": format!("type.googleapis.com/{}", value.type_name()), "value": text.as_str()}})
         }
         // A present optional has no form of its own; the specification's data compares its content.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use converge_sdk::{
-    Child, Condition, ConditionStatus, Edge, Json, KindVersion, Outcome, Provider, ReactionRequest, ResourceRef, Stage,
-    TaskContext, TaskError,
+    Child, Condition, ConditionStatus, Edge, Json, KindVersion, Outcome, Provider, ReactionRequest,
+    ResourceRef, Stage, TaskContext, TaskError,
 };
 
 use crate::problem::summary;
@@ -37,7 +37,10 @@ impl Stdcel {
     /// The parsed graph of a config.
     fn graph(&self, config: &Json) -> Arc<Graph> {
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = graphs.iter().position(|(known, _)| known.as_bytes() == config.as_bytes()) {
+        if let Some(at) = graphs
+            .iter()
+            .position(|(known, _)| known.as_bytes() == config.as_bytes())
+        {
             let entry = graphs.remove(at);
             let graph = Arc::clone(&entry.1);
             graphs.push(entry);
@@ -46,7 +49,9 @@ impl Stdcel {
         // Parsed under the lock: many tasks start at once after an edit, and one of them is enough to do it.
         let graph = Arc::new(Graph::parse(config.as_bytes()));
         graphs.push((config.clone(), Arc::clone(&graph)));
-        let bytes = |graphs: &[(Json, Arc<Graph>)]| graphs.iter().map(|(config, _)| config.len()).sum::<usize>();
+        let bytes = |graphs: &[(Json, Arc<Graph>)]| {
+            graphs.iter().map(|(config, _)| config.len()).sum::<usize>()
+        };
         while graphs.len() > CACHED_GRAPHS || (graphs.len() > 1 && bytes(&graphs) > CACHED_BYTES) {
             graphs.remove(0);
         }
@@ -62,7 +67,9 @@ fn graph_config(ctx: &TaskContext) -> Result<Json, TaskError> {
         None => ctx.effective_config()?,
     };
     if is_empty_object(config) {
-        return Err(TaskError::transient("stdcel has no graph yet: apply a providerconfig with `resources`"));
+        return Err(TaskError::transient(
+            "stdcel has no graph yet: apply a providerconfig with `resources`",
+        ));
     }
     Ok(config.clone())
 }
@@ -72,7 +79,11 @@ fn has_resources(config: &Json) -> bool {
 }
 
 fn is_empty_object(config: &Json) -> bool {
-    config.as_bytes().iter().filter(|byte| !byte.is_ascii_whitespace()).eq(b"{}")
+    config
+        .as_bytes()
+        .iter()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .eq(b"{}")
 }
 
 #[async_trait]
@@ -81,7 +92,11 @@ impl Provider for Stdcel {
         KindVersion::new(KIND, 1)
     }
 
-    async fn work(&self, ctx: &TaskContext, request: ReactionRequest) -> Result<Outcome, TaskError> {
+    async fn work(
+        &self,
+        ctx: &TaskContext,
+        request: ReactionRequest,
+    ) -> Result<Outcome, TaskError> {
         let run: fn(&Graph, &ReactionRequest) -> Result<Outcome, TaskError> =
             match (request.stage, request.reaction.as_str()) {
                 (Stage::Compose, "compose") => compose,
@@ -92,7 +107,9 @@ impl Provider for Stdcel {
         // Reading a graph is bounded like evaluating it; both stay off the threads that serve everything else.
         let graph = self.graph(&config);
         let done = tokio::task::spawn_blocking(move || run(&graph, &request)).await;
-        done.unwrap_or_else(|error| Err(TaskError::terminal(format!("the composer failed: {error}"))))
+        done.unwrap_or_else(|error| {
+            Err(TaskError::terminal(format!("the composer failed: {error}")))
+        })
     }
 }
 
@@ -107,7 +124,9 @@ fn instance<'r>(request: &'r ReactionRequest, uid: &'r str) -> Instance<'r> {
 
 fn compose(graph: &Graph, request: &ReactionRequest) -> Result<Outcome, TaskError> {
     let uid = request.resource.uid.to_string();
-    let composition = graph.compose(&instance(request, &uid)).map_err(|problems| terminal(&problems))?;
+    let composition = graph
+        .compose(&instance(request, &uid))
+        .map_err(|problems| terminal(&problems))?;
     Ok(outcome(composition))
 }
 
@@ -121,9 +140,10 @@ pub fn outcome(composition: Composition) -> Outcome {
     };
     let edge = |edge: &crate::Edge| {
         let values = edge.values.iter();
-        values.fold(Edge::new(end(edge.from), end(edge.to)), |out, (dependent, source)| {
-            out.with_value(dependent.as_str(), source.as_str())
-        })
+        values.fold(
+            Edge::new(end(edge.from), end(edge.to)),
+            |out, (dependent, source)| out.with_value(dependent.as_str(), source.as_str()),
+        )
     };
     let edges: Vec<Edge> = composition.edges.iter().map(edge).collect();
     let child = |child: crate::Child| {
@@ -136,9 +156,18 @@ pub fn outcome(composition: Composition) -> Outcome {
     };
     let condition = Condition::new("Composed", ConditionStatus::True)
         .with_reason("GraphComposed")
-        .with_message(format!("{count} {}", if count == 1 { "resource" } else { "resources" }));
+        .with_message(format!(
+            "{count} {}",
+            if count == 1 { "resource" } else { "resources" }
+        ));
     Outcome::new()
-        .with_children(composition.children.into_iter().map(child).collect::<Vec<_>>())
+        .with_children(
+            composition
+                .children
+                .into_iter()
+                .map(child)
+                .collect::<Vec<_>>(),
+        )
         .with_edges(edges)
         .with_condition(condition)
 }
@@ -159,16 +188,20 @@ fn rollup(graph: &Graph, request: &ReactionRequest) -> Result<Outcome, TaskError
         })
         .collect();
     let uid = request.resource.uid.to_string();
-    let rollup = graph.rollup(&instance(request, &uid), &observed).map_err(|problems| terminal(&problems))?;
+    let rollup = graph
+        .rollup(&instance(request, &uid), &observed)
+        .map_err(|problems| terminal(&problems))?;
     let ready = if rollup.unready.is_empty() {
         Condition::ready("GraphReady")
     } else {
         Condition::not_ready("WaitingForResources").with_message(clip(rollup.unready.join("\n")))
     };
-    let mut outcome =
-        Outcome::new().with_status(Json::from_bytes_unchecked(rollup.status.into_bytes())).with_condition(ready);
+    let mut outcome = Outcome::new()
+        .with_status(Json::from_bytes_unchecked(rollup.status.into_bytes()))
+        .with_condition(ready);
     if !rollup.problems.is_empty() {
-        let condition = Condition::new("StatusEvaluated", ConditionStatus::False).with_reason("ExpressionFailed");
+        let condition = Condition::new("StatusEvaluated", ConditionStatus::False)
+            .with_reason("ExpressionFailed");
         outcome = outcome.with_condition(condition.with_message(clip(summary(&rollup.problems))));
     }
     Ok(outcome)
@@ -181,7 +214,10 @@ fn terminal(problems: &[Problem]) -> TaskError {
 /// Cuts a message on a character.
 fn clip(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES {
-        let end = (0..=MESSAGE_BYTES).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+        let end = (0..=MESSAGE_BYTES)
+            .rev()
+            .find(|at| message.is_char_boundary(*at))
+            .unwrap_or(0);
         message.truncate(end);
         message.push('…');
     }

@@ -49,11 +49,22 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::compose`]: without knowing which children there should be, nothing can be said about them.
-    pub fn rollup(&self, instance: &Instance<'_>, observed: &[Observed<'_>]) -> Result<Rollup, Vec<Problem>> {
+    pub fn rollup(
+        &self,
+        instance: &Instance<'_>,
+        observed: &[Observed<'_>],
+    ) -> Result<Rollup, Vec<Problem>> {
         let run = self.run(instance)?;
-        let seen: HashMap<(&str, &str), &Observed<'_>> =
-            observed.iter().map(|child| ((child.kind, child.name), child)).collect();
-        let children: Vec<Option<Value>> = run.composition.children.iter().map(|child| actual(child, &seen)).collect();
+        let seen: HashMap<(&str, &str), &Observed<'_>> = observed
+            .iter()
+            .map(|child| ((child.kind, child.name), child))
+            .collect();
+        let children: Vec<Option<Value>> = run
+            .composition
+            .children
+            .iter()
+            .map(|child| actual(child, &seen))
+            .collect();
         let values = self.values(&run, &children);
         let mut rollup = Evaluation {
             graph: self,
@@ -72,7 +83,10 @@ impl Graph {
         let written = json::write(&status, &mut out, MAX_STATUS_BYTES, &mut |_, _| Ok(()));
         if let Err(fault) = written {
             out = b"{}".to_vec();
-            rollup.result.problems.push(Problem::new(Class::Limit, fault.to_string()).at("/status"));
+            rollup
+                .result
+                .problems
+                .push(Problem::new(Class::Limit, fault.to_string()).at("/status"));
         }
         rollup.result.status = String::from_utf8(out).unwrap_or_else(|_| "{}".to_owned());
         Ok(rollup.result)
@@ -81,8 +95,13 @@ impl Graph {
     /// What each id stands for; `None`: not there, or not all of it.
     fn values(&self, run: &Run, children: &[Option<Value>]) -> Vec<Option<Value>> {
         let value = |(index, state): (usize, &State)| {
-            let State::Composed(composed) = state else { return None };
-            let all: Option<Vec<&Value>> = children[composed.children.clone()].iter().map(Option::as_ref).collect();
+            let State::Composed(composed) = state else {
+                return None;
+            };
+            let all: Option<Vec<&Value>> = children[composed.children.clone()]
+                .iter()
+                .map(Option::as_ref)
+                .collect();
             let all = all?;
             if self.resources[index].for_each.is_empty() {
                 return all.first().map(|value| (*value).clone());
@@ -108,15 +127,25 @@ impl Graph {
 /// A child as expressions see it: what is there, not what was asked for.
 fn actual(child: &Child, seen: &HashMap<(&str, &str), &Observed<'_>>) -> Option<Value> {
     let found = seen.get(&(child.kind.as_str(), child.name.as_str()))?;
-    let read = |bytes: &[u8]| json::Doc::parse(bytes).ok().and_then(|doc| doc.value().ok());
-    let labels = child.labels.iter().map(|(name, value)| (name.as_str(), Value::string(value)));
+    let read = |bytes: &[u8]| {
+        json::Doc::parse(bytes)
+            .ok()
+            .and_then(|doc| doc.value().ok())
+    };
+    let labels = child
+        .labels
+        .iter()
+        .map(|(name, value)| (name.as_str(), Value::string(value)));
     let metadata = Value::object([
         ("name", Value::string(found.name)),
         ("labels", Value::object(labels).ok()?),
     ]);
     Value::object([
         ("spec", read(found.spec).unwrap_or_else(Value::empty_map)),
-        ("status", found.status.and_then(read).unwrap_or_else(Value::empty_map)),
+        (
+            "status",
+            found.status.and_then(read).unwrap_or_else(Value::empty_map),
+        ),
         ("metadata", metadata.ok()?),
     ])
     .ok()
@@ -138,9 +167,12 @@ impl Evaluation<'_> {
                     None => Err("it is not there yet".to_owned()),
                     Some(child) => match self.evaluate(condition, Some(child)) {
                         Ok(Value::Bool(true)) => Ok(()),
-                        Ok(Value::Bool(false)) => Err(format!("`{}` does not hold", shown(&condition.source))),
+                        Ok(Value::Bool(false)) => {
+                            Err(format!("`{}` does not hold", shown(&condition.source)))
+                        }
                         Ok(other) => {
-                            let message = format!("`readyWhen` must give a bool, not {}", other.type_name());
+                            let message =
+                                format!("`readyWhen` must give a bool, not {}", other.type_name());
                             self.report(resource, condition.wrong(Class::EvalError, &message, 0));
                             Err(message)
                         }
@@ -153,7 +185,9 @@ impl Evaluation<'_> {
                     },
                 };
                 if let Err(message) = held {
-                    self.result.unready.push(format!("{}: {message}", resource.id));
+                    self.result
+                        .unready
+                        .push(format!("{}: {message}", resource.id));
                     return;
                 }
             }
@@ -179,7 +213,12 @@ impl Evaluation<'_> {
                         Part::Text(text) => out.push_str(text),
                         Part::Expression(expression) => {
                             let result = self.evaluate(expression, None).and_then(|value| {
-                                let other = || Fault::of_type(format!("text cannot hold {}", value.type_name()));
+                                let other = || {
+                                    Fault::of_type(format!(
+                                        "text cannot hold {}",
+                                        value.type_name()
+                                    ))
+                                };
                                 match value {
                                     // Null is what a status holds before it has a value.
                                     Value::Null => Err(Fault::missing("the value is null")),
@@ -197,8 +236,10 @@ impl Evaluation<'_> {
                 Value::list(items).ok()
             }
             Template::Map(fields) => {
-                let entries: BTreeMap<Key, Value> =
-                    fields.iter().filter_map(|(key, field)| Some((key.clone(), self.leaf(field)?))).collect();
+                let entries: BTreeMap<Key, Value> = fields
+                    .iter()
+                    .filter_map(|(key, field)| Some((key.clone(), self.leaf(field)?)))
+                    .collect();
                 Value::map(entries).ok()
             }
         }
@@ -219,7 +260,12 @@ impl Evaluation<'_> {
     fn evaluate(&mut self, expression: &Expression, each: Option<&Value>) -> Result<Value, Fault> {
         let given = self.budget.share(compose::EACH.0, compose::EACH.1);
         let mut left = given.clone();
-        let names = Names { graph: self.graph, schema: self.schema, values: self.values, each };
+        let names = Names {
+            graph: self.graph,
+            schema: self.schema,
+            values: self.values,
+            each,
+        };
         let result = cel::evaluate(&expression.expr, &names, &mut left);
         self.budget.settle(&given, &left);
         result
