@@ -41,16 +41,6 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "doc",
-        work: || {
-            must(
-                cargo()
-                    .args(["doc", "--workspace", "--no-deps", "--all-features"])
-                    .env("RUSTDOCFLAGS", "-D warnings"),
-            )
-        },
-    },
-    Step {
-        name: "public-api",
         work: public_api::check,
     },
     Step {

@@ -15,30 +15,27 @@ use crate::tree;
 /// Crates whose types must not be reachable. A crate of the family (`tonic_prost`, `http_body`, `hyper_util`) counts too.
 const BANNED: &[&str] = &["tonic", "prost", "http", "h2", "hyper"];
 
-/// Documents the SDK as JSON and checks it.
+/// Documents the workspace (a warning is an error), the SDK as JSON besides, and checks that.
+///
+/// One pass for both: asked for alone, cargo would check the SDK's dependencies again with other features.
 pub(crate) fn check() -> Result<()> {
     let target = tree::target_dir()?;
-    // Only rustdoc may see the variable that unlocks its JSON: set for cargo itself it would rebuild every dependency.
-    let wrapper = target.join("tools").join("rustdoc-json");
+    let wrapper = target.join("tools").join("rustdoc-and-json");
     write_wrapper(&wrapper)?;
     tree::run(
         tree::cargo()
-            .args([
-                "rustdoc",
-                "--package",
-                "converge-sdk",
-                "--lib",
-                "--all-features",
-                "--target-dir",
-            ])
-            .arg(&target)
-            .args(["--", "-Z", "unstable-options", "--output-format", "json"])
+            .args(["doc", "--workspace", "--no-deps", "--all-features"])
             .env("RUSTDOC", &wrapper)
-            .env("RUSTDOCFLAGS", ""),
+            // The second flag sets these docs apart from those of a plain `cargo doc`, which come without the JSON.
+            .env("RUSTDOCFLAGS", "-D warnings --cfg documented_by_xtask"),
     )?;
     let file = target.join("doc").join("converge_sdk.json");
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("could not read {}", file.display()))?;
+    let text = std::fs::read_to_string(&file).with_context(|| {
+        format!(
+            "could not read {0} (was it removed? `cargo clean -p converge-sdk` makes it anew)",
+            file.display()
+        )
+    })?;
     let doc: Value = serde_json::from_str(&text)
         .with_context(|| format!("could not parse {}", file.display()))?;
     let report = inspect(&doc)?;
@@ -65,12 +62,19 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
+/// Only rustdoc may see the variable that unlocks its JSON: set for cargo itself it would rebuild every dependency.
+const WRAPPER: &str = r#"#!/bin/sh
+case " $* " in
+  *" --crate-name converge_sdk "*) RUSTC_BOOTSTRAP=1 rustdoc "$@" -Z unstable-options --output-format json || exit ;;
+esac
+exec rustdoc "$@"
+"#;
+
 fn write_wrapper(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let dir: PathBuf = path.parent().map(Path::to_path_buf).unwrap_or_default();
     std::fs::create_dir_all(&dir).with_context(|| format!("could not create {}", dir.display()))?;
-    std::fs::write(path, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n")
-        .with_context(|| format!("could not write {}", path.display()))?;
+    std::fs::write(path, WRAPPER).with_context(|| format!("could not write {}", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
         .with_context(|| format!("could not mark {} executable", path.display()))
 }
