@@ -24,7 +24,13 @@ pub(crate) fn check() -> Result<()> {
     write_wrapper(&wrapper)?;
     tree::run(
         tree::cargo()
-            .args(["doc", "--workspace", "--no-deps", "--all-features"])
+            .args([
+                "doc",
+                "--workspace",
+                "--no-deps",
+                "--all-features",
+                "--keep-going",
+            ])
             .env("RUSTDOC", &wrapper)
             // The second flag sets these docs apart from those of a plain `cargo doc`, which come without the JSON.
             .env("RUSTDOCFLAGS", "-D warnings --cfg documented_by_xtask"),

@@ -6,7 +6,7 @@
 //!
 //! - [`ids`], [`labels`]: kinds, names, identities and what may be written on a resource
 //! - [`phase`]: how a resource is doing, and the closed sets around it (stages, triggers, emits, transitions)
-//! - [`pointer`]: places in a document, and the writing of value flows
+//! - [`mod@pointer`]: places in a document, and the writing of value flows
 //! - [`json`], [`merge`]: documents as written, equal by value, and a config override over a default
 //! - [`manifest`], [`schema`]: what a kind is, which manifests are legal, which edits of one are safe
 //! - [`limits`]: the sizes and counts that bound everything
