@@ -1,0 +1,113 @@
+//! The reference store: maps, no SQL, nothing kept on disk.
+//!
+//! It is what the property tests compare behaviour with, so it is written to be obviously right: one mutex, a source that reads maps,
+//! write sets applied row by row, secondary indexes derived from `Change::before` and `Change::after` alone.
+
+mod reads;
+mod tables;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use converge_engine::command::{self, Command, Reply};
+use converge_engine::store::{SignalStream, Signals, StoreError, TransactError};
+use tokio::sync::watch;
+
+use crate::clock::ManualClock;
+use tables::Tables;
+
+/// See the module.
+pub struct MemoryStore {
+    tables: Mutex<Tables>,
+    clock: ManualClock,
+    signals: watch::Sender<u64>,
+    subscribers: Mutex<Vec<std::sync::Weak<Mutex<Signals>>>>,
+    closed: std::sync::atomic::AtomicBool,
+}
+
+impl MemoryStore {
+    /// An empty store that tells this clock's time.
+    #[must_use]
+    pub fn new(clock: ManualClock) -> Self {
+        Self {
+            tables: Mutex::default(),
+            clock,
+            signals: watch::channel(0).0,
+            subscribers: Mutex::default(),
+            closed: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        if self.closed.load(std::sync::atomic::Ordering::Acquire) {
+            Err(StoreError::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn signal(&self, signals: &Signals) {
+        let mut subscribers = self
+            .subscribers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        subscribers.retain(|subscriber| {
+            let Some(mine) = subscriber.upgrade() else {
+                return false;
+            };
+            mine.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .merge(signals.clone());
+            true
+        });
+        self.signals.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn carry_out(&self, commands: &[Command]) -> Vec<Result<Reply, TransactError>> {
+        let mut replies = Vec::with_capacity(commands.len());
+        let mut signals = Signals::default();
+        let mut tables = self.tables();
+        for command in commands {
+            let now = self.clock.now_ms();
+            replies.push(match command::run_embedded(command, &mut *tables, now) {
+                Ok((reply, writes)) => {
+                    signals.merge(writes.signals.clone());
+                    tables.apply(writes);
+                    Ok(reply)
+                }
+                Err(error) => Err(error),
+            });
+        }
+        drop(tables);
+        if !signals.is_empty() {
+            self.signal(&signals);
+        }
+        replies
+    }
+}
+
+struct MemorySignals {
+    mine: Arc<Mutex<Signals>>,
+    changed: watch::Receiver<u64>,
+}
+
+#[async_trait]
+impl SignalStream for MemorySignals {
+    async fn next(&mut self) -> Signals {
+        loop {
+            let taken =
+                std::mem::take(&mut *self.mine.lock().unwrap_or_else(PoisonError::into_inner));
+            if !taken.is_empty() {
+                return taken;
+            }
+            if self.changed.changed().await.is_err() {
+                // The store is gone; nothing will ever be signalled.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
