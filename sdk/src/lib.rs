@@ -19,6 +19,8 @@ mod json;
 mod kind;
 mod merge;
 mod outcome;
+#[cfg(feature = "process")]
+pub mod process;
 mod provider;
 mod request;
 pub mod settings;
