@@ -35,6 +35,11 @@ impl Live {
                 (usize::from(w), usize::from(h))
             });
             let mut lines = tree(rows);
+            // A line that wraps would spoil the redraw.
+            let widest = width.saturating_sub(16).max(8);
+            for line in &mut lines {
+                line.text = line.text.chars().take(widest).collect();
+            }
             let room = height.saturating_sub(3).max(1);
             if lines.len() > room {
                 let more = lines.len() - room + 1;
