@@ -148,7 +148,8 @@ fn too_long() -> String {
     )
 }
 
-/// One child. Dropping it kills the process.
+/// One child. Dropping it kills the process. It stays in the worker's process group: groups of their own are what the
+/// programs of tasks have, and what is looked through for leftovers. Signals meant for the group it holds back itself.
 #[derive(Debug)]
 struct Worker {
     child: Child,
@@ -185,8 +186,6 @@ impl Worker {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A Ctrl-C in the worker's terminal must not end runs that the worker still drains.
-            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(|err| unavailable("start", err))?;

@@ -5,6 +5,7 @@
 //! clock is the parent's; the alarm here only ends a run whose parent is gone.
 
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::alarm;
 
 use crate::limits;
@@ -29,6 +30,24 @@ pub(super) fn set() -> Result<(), String> {
             .map_err(|err| format!("could not set {resource:?} to {limit}: {err}"))?;
     }
     Ok(())
+}
+
+/// Holds back what a terminal or a service manager sends to the whole process group. The worker drains then, and runs
+/// must go on; this process ends when the worker closes the pipe. Call it on the first thread: the others inherit it.
+pub(super) fn hold_back_group_signals() -> Result<(), String> {
+    let mut signals = SigSet::empty();
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+        Signal::SIGTSTP,
+    ] {
+        signals.add(signal);
+    }
+    signals
+        .thread_block()
+        .map_err(|err| format!("could not block signals: {err}"))
 }
 
 /// Lets the kernel end this process if the run that starts now is still going when nobody can be waiting for it.

@@ -34,6 +34,7 @@ pub(crate) fn serve() -> Result<(), String> {
     panic::set_hook(Box::new(|info| {
         eprintln!("{}", payload_text(info.payload()))
     }));
+    limit_self::hold_back_group_signals()?;
     let worker = std::thread::Builder::new()
         .name("starlark".into())
         .stack_size(limits::STACK_BYTES)

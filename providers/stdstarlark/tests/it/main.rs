@@ -3,6 +3,7 @@
 mod bundle;
 mod hostile;
 mod language;
+mod pipeline;
 mod pool;
 mod provider;
 mod results;

@@ -92,16 +92,30 @@ fn a_child_that_was_killed_while_idle_is_replaced_without_anyone_noticing() {
     block_on(async {
         echo(&engine, 1).await;
         let pid = engine.idle_children()[0];
-        nix_kill(pid);
+        send("-9", pid);
         assert_eq!(specs(&echo(&engine, 2).await), [r#"{"n":2}"#]);
         assert_ne!(engine.idle_children(), [pid]);
         until("the killed child is reaped", || !is_alive(pid)).await;
     });
 }
 
-fn nix_kill(pid: u32) {
+#[test]
+fn a_signal_to_the_workers_group_does_not_reach_a_run() {
+    let engine = new_engine();
+    block_on(async {
+        echo(&engine, 1).await;
+        let pid = engine.idle_children()[0];
+        for signal in ["-INT", "-TERM", "-HUP"] {
+            send(signal, pid);
+        }
+        assert_eq!(specs(&echo(&engine, 2).await), [r#"{"n":2}"#]);
+        assert_eq!(engine.idle_children(), [pid]);
+    });
+}
+
+fn send(signal: &str, pid: u32) {
     let status = std::process::Command::new("kill")
-        .args(["-9", &pid.to_string()])
+        .args([signal, &pid.to_string()])
         .status()
         .expect("kill is there");
     assert!(status.success());
