@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use starlark::PrintHandler;
 
 use crate::child::program;
+use crate::limits;
 use crate::protocol::{Meta, Request, Task};
 
 struct Quiet;
@@ -16,7 +17,7 @@ impl PrintHandler for Quiet {
     }
 }
 
-/// Runs a program in this process, without the limits that only a process of its own can have.
+/// Runs a program in this process, without the limits that only a process of its own can have. A panic in it panics here.
 pub fn evaluate(
     files: BTreeMap<String, String>,
     spec: Box<RawValue>,
@@ -29,8 +30,16 @@ pub fn evaluate(
         config,
         meta: Meta::default(),
     };
-    match program::run(&request, &Quiet) {
+    let run = move || match program::run(&request, &Quiet) {
         Ok(composed) => serde_json::to_string(&composed).map_err(|err| err.to_string()),
         Err(program::Failure::Refused(text) | program::Failure::OverLimit(text)) => Err(text),
+    };
+    let thread = std::thread::Builder::new()
+        .stack_size(limits::STACK_BYTES)
+        .spawn(run);
+    match thread.map(std::thread::JoinHandle::join) {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(err) => Err(err.to_string()),
     }
 }

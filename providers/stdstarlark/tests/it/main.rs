@@ -1,6 +1,7 @@
 //! The provider as its users meet it: real child processes, real bundles.
 
 mod bundle;
+mod corpus;
 mod hostile;
 mod language;
 mod pipeline;
