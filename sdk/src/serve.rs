@@ -1,0 +1,102 @@
+//! `serve`: what the `main` of a worker calls. Environment, signals and logging around [`run_worker`].
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use crate::{LogFormat, OptionsError, Provider, RunOptions, WorkerError, run_worker};
+
+/// The exit code after a second signal, as a shell reports a program that SIGINT ended.
+const EXIT_SECOND_SIGNAL: i32 = 130;
+
+/// Why a worker could not be served, or did not end in order.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The environment is not usable.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// Signals cannot be handled here.
+    #[error("could not listen for signals")]
+    Signals(#[source] io::Error),
+    /// The worker did not start, or did not end in order.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
+impl ServeError {
+    /// The exit code a program should end with: 64 for what its caller got wrong, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            ServeError::Options(_) | ServeError::Worker(WorkerError::Registration { .. }) => 64,
+            ServeError::Signals(_) | ServeError::Worker(_) => 1,
+        }
+    }
+}
+
+/// Serves the providers until SIGTERM or SIGINT, then drains.
+///
+/// Reads [`RunOptions::from_env`], installs a `tracing` subscriber that writes to stderr if none is set, and runs
+/// [`run_worker`]. A second signal kills the programs of all tasks, reports nothing and exits with 130.
+///
+/// # Errors
+/// Before anything is dialled if the environment is not usable; at the end if a drain could not deliver every result.
+pub async fn serve(providers: Vec<Arc<dyn Provider>>) -> Result<(), ServeError> {
+    serve_with(providers, RunOptions::from_env()?).await
+}
+
+/// Like [`serve`], with options from elsewhere: for a program with flags of its own.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_with(
+    providers: Vec<Arc<dyn Provider>>,
+    options: RunOptions,
+) -> Result<(), ServeError> {
+    start_logging(&options);
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    let shutdown = CancellationToken::new();
+    let first = shutdown.clone();
+    let mut signals = JoinSet::new();
+    signals.spawn(async move {
+        either(&mut terminate, &mut interrupt).await;
+        first.cancel();
+        either(&mut terminate, &mut interrupt).await;
+        exit_at_once();
+    });
+    run_worker(providers, options, shutdown.cancelled_owned()).await?;
+    Ok(())
+}
+
+async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a second signal means: now, whatever is still running"
+)]
+fn exit_at_once() -> ! {
+    std::process::exit(EXIT_SECOND_SIGNAL)
+}
+
+/// Logs to stderr unless the program has set a subscriber of its own.
+fn start_logging(options: &RunOptions) {
+    let filter = EnvFilter::try_new(&options.log_level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
+    // An error means that there is one already, which is then the one to use.
+    let _ = match options.log_format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}

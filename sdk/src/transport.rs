@@ -1,0 +1,263 @@
+//! One connection to a broker, and how to leave it.
+//!
+//! A client library's ordinary drop ends the request stream cleanly, which on this wire means "I have drained". So the
+//! connection keeps a second handle of its socket: [`Link::cut`] shuts the socket first, and nothing that is dropped later can
+//! reach the peer. The same place watches the peer's first frames, because a connection counts only once the peer has
+//! answered. Not here: what is sent (`worker/session.rs`).
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::options::{BrokerAddr, RunOptions};
+
+/// The stream window: how much of one stream may be under way.
+const STREAM_WINDOW: u32 = 4 << 20;
+/// Well above the stream window, so that one unread stream never stalls the others.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
+/// Why a connection could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error("could not reach the broker")]
+    Tcp(#[source] io::Error),
+    #[error("could not speak HTTP/2 with the broker")]
+    Http(#[source] tonic::transport::Error),
+    #[error("the broker did not answer within {0:?}")]
+    Timeout(Duration),
+    #[error("https:// is not supported by this build")]
+    Tls,
+}
+
+/// A connection that was dialled.
+pub(crate) struct Connection {
+    pub(crate) channel: Channel,
+    pub(crate) link: Arc<Link>,
+}
+
+/// What is known of a connection beneath the library that speaks HTTP/2 on it.
+pub(crate) struct Link {
+    socket: std::net::TcpStream,
+    answered: AtomicBool,
+    notify: Notify,
+}
+
+impl Link {
+    /// Ends the connection without ending the stream on it.
+    pub(crate) fn cut(&self) {
+        // It may be closed already.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// True once the peer has answered a frame of ours.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Acquire)
+    }
+
+    /// Resolves once the peer has answered a frame of ours.
+    pub(crate) async fn answered(self: Arc<Self>) {
+        while !self.has_answered() {
+            let notified = self.notify.notified();
+            if self.has_answered() {
+                break;
+            }
+            notified.await;
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.cut();
+    }
+}
+
+/// Dials the broker. Resolves once bytes can be sent; the peer need not have said anything yet.
+pub(crate) async fn dial(
+    options: &RunOptions,
+    keepalive_interval: Duration,
+) -> Result<Connection, DialError> {
+    let limit = options.connect_timeout;
+    match tokio::time::timeout(limit, connect(&options.broker, options, keepalive_interval)).await {
+        Ok(result) => result,
+        Err(_) => Err(DialError::Timeout(limit)),
+    }
+}
+
+async fn connect(
+    broker: &BrokerAddr,
+    options: &RunOptions,
+    keepalive: Duration,
+) -> Result<Connection, DialError> {
+    if broker.is_tls() {
+        return Err(DialError::Tls);
+    }
+    let stream = TcpStream::connect((broker.host(), broker.port()))
+        .await
+        .map_err(DialError::Tcp)?;
+    stream.set_nodelay(true).map_err(DialError::Tcp)?;
+    // A second descriptor of the same socket: the library owns the first.
+    let stream = stream.into_std().map_err(DialError::Tcp)?;
+    let link = Arc::new(Link {
+        socket: stream.try_clone().map_err(DialError::Tcp)?,
+        answered: AtomicBool::new(false),
+        notify: Notify::new(),
+    });
+    let stream = TcpStream::from_std(stream).map_err(DialError::Tcp)?;
+    let watched = Watched {
+        stream,
+        link: Arc::clone(&link),
+        frames: Some(Frames::default()),
+    };
+    let mut once = Some(watched);
+    let connector = tower::service_fn(move |_| {
+        // The library would dial again behind our back; a lost connection is ours to replace.
+        let stream = once
+            .take()
+            .map(hyper_util::rt::TokioIo::new)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the connection is lost"));
+        std::future::ready(stream)
+    });
+    let channel = Endpoint::from_shared(format!("http://{}", broker.authority()))
+        .map_err(DialError::Http)?
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keep_alive_interval(keepalive)
+        .keep_alive_timeout(options.keepalive_timeout)
+        .keep_alive_while_idle(true)
+        .connect_with_connector(connector)
+        .await
+        .map_err(DialError::Http)?;
+    Ok(Connection { channel, link })
+}
+
+/// A stream that looks at the frames that come in until the first answer.
+struct Watched {
+    stream: TcpStream,
+    link: Arc<Link>,
+    frames: Option<Frames>,
+}
+
+/// Finds the borders of HTTP/2 frames in a stream of bytes.
+#[derive(Default)]
+struct Frames {
+    header: [u8; 9],
+    filled: usize,
+    skip: usize,
+}
+
+impl Frames {
+    /// True if the bytes hold an acknowledgement of our SETTINGS or of a PING: the peer has read what we sent.
+    fn answered(&mut self, mut bytes: &[u8]) -> bool {
+        const SETTINGS: u8 = 4;
+        const PING: u8 = 6;
+        const ACK: u8 = 1;
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let wanted = (9 - self.filled).min(bytes.len());
+            self.header[self.filled..self.filled + wanted].copy_from_slice(&bytes[..wanted]);
+            self.filled += wanted;
+            bytes = &bytes[wanted..];
+            if self.filled == 9 {
+                let [a, b, c, kind, flags, ..] = self.header;
+                if matches!(kind, SETTINGS | PING) && flags & ACK != 0 {
+                    return true;
+                }
+                self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+                self.filled = 0;
+            }
+        }
+        false
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if let Some(frames) = &mut self.frames
+            && frames.answered(&buf.filled()[before..])
+        {
+            self.frames = None;
+            self.link.answered.store(true, Ordering::Release);
+            self.link.notify.notify_waiters();
+        }
+        result
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// True if the peer told us to ping less often.
+pub(crate) fn is_calm_request(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(h2) = error.downcast_ref::<h2::Error>() {
+            return h2.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
+        }
+        next = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_found_however_the_bytes_are_cut() {
+        let mut bytes = vec![0, 0, 6, 4, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6]; // SETTINGS of the peer
+        bytes.extend([0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 4, 1]); // WINDOW_UPDATE that looks like an answer inside
+        assert!(!Frames::default().answered(&bytes));
+        bytes.extend([0, 0, 0, 4, 1, 0, 0, 0, 0]); // SETTINGS ACK
+        for size in 1..bytes.len() {
+            let mut frames = Frames::default();
+            assert!(
+                bytes.chunks(size).any(|chunk| frames.answered(chunk)),
+                "{size}"
+            );
+        }
+    }
+}

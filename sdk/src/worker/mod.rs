@@ -1,0 +1,109 @@
+//! The worker: one run loop that keeps a session to the broker and runs handlers.
+//!
+//! [`run_worker`] owns a thread of its own for the stream, heartbeats and timers, so that a busy handler can never hold up a
+//! heartbeat; handlers run on the runtime that called it. It touches no global.
+//!
+//! `core` is the loop; `uplink` begins and ends sessions (`session`, `outbox`) and keeps configs (`pairs`); `dispatch` takes,
+//! starts and answers tasks (`tasks`, `handler`); `results` is what may not have arrived; `drain` how it ends.
+
+mod backoff;
+mod convert;
+mod core;
+mod dispatch;
+mod drain;
+mod handler;
+mod outbox;
+mod pairs;
+mod results;
+mod session;
+mod tasks;
+#[cfg(all(test, feature = "testing"))]
+mod tests;
+mod timers;
+mod uplink;
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(feature = "testing")]
+pub(crate) use self::outbox::Outbox;
+#[cfg(feature = "testing")]
+pub(crate) use crate::transport::Link;
+
+use self::core::Core;
+use self::pairs::Pairs;
+use crate::{Provider, RunOptions};
+
+/// Why a worker did not start, or did not end in order.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The providers cannot be served as registered.
+    #[error("cannot serve: {}", problems.join("; "))]
+    Registration {
+        /// Everything that is wrong.
+        problems: Vec<String>,
+    },
+    /// The worker's own thread could not be started.
+    #[error("could not start the worker's thread")]
+    Thread(#[source] std::io::Error),
+    /// The drain budget was spent before every result could be delivered; the tasks will run again elsewhere.
+    #[error("{} results could not be delivered: {}", unsent.len(), unsent.join(", "))]
+    Unsent {
+        /// Kind, name and claim epoch of each.
+        unsent: Vec<String>,
+    },
+    /// The worker's own thread ended without a word: a defect of this crate.
+    #[error("the worker's thread ended unexpectedly")]
+    Lost,
+}
+
+/// Serves the providers until `shutdown` resolves, then drains.
+///
+/// Must be called on a Tokio runtime: handlers run on it. Dropping the returned future drops the handlers and closes the
+/// connection at once, without a drain.
+///
+/// # Errors
+/// [`WorkerError::Registration`] before anything is dialled; [`WorkerError::Unsent`] if a drain could not deliver everything.
+/// An unreachable broker is no error: the worker keeps trying.
+pub async fn run_worker(
+    providers: Vec<Arc<dyn Provider>>,
+    options: RunOptions,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), WorkerError> {
+    let pairs = Pairs::register(providers, &options)?;
+    let stop = CancellationToken::new();
+    let abandon = CancellationToken::new();
+    let _abandon_on_drop = abandon.clone().drop_guard();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(WorkerError::Thread)?;
+    let core = Core::new(pairs, options, Handle::current(), stop.clone(), abandon);
+    let (report, ended) = tokio::sync::oneshot::channel();
+    let subscriber = tracing::dispatcher::get_default(Clone::clone);
+    std::thread::Builder::new()
+        .name("converge-worker".to_owned())
+        .spawn(move || {
+            let _subscriber = tracing::dispatcher::set_default(&subscriber);
+            let result = runtime.block_on(core.run());
+            // A name that is still being looked up must not hold up the end.
+            runtime.shutdown_background();
+            // Nobody listens if the caller has dropped us.
+            let _ = report.send(result);
+        })
+        .map_err(WorkerError::Thread)?;
+    let mut ended = pin!(ended);
+    let mut shutdown = pin!(shutdown);
+    let result = tokio::select! {
+        result = &mut ended => result,
+        () = &mut shutdown => {
+            stop.cancel();
+            ended.await
+        }
+    };
+    result.unwrap_or(Err(WorkerError::Lost))
+}

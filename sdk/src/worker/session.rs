@@ -1,0 +1,171 @@
+//! One session: a connection, the stream on it, and the pulls of configs beside it.
+//!
+//! A session is *up* once `Subscribe` has been taken by the transport and the peer has answered. It waits for no header and
+//! no message before it sends. Dropping a session cuts its connection, so that the broker sees a broken stream; only
+//! [`Session::half_close`] ends the stream.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio_stream::Stream;
+use tonic::codec::CompressionEncoding;
+use tonic::{Status, Streaming};
+
+use super::convert::MAX_MESSAGE;
+use super::outbox::Outbox;
+use crate::transport::{Connection, Link};
+use crate::wire::worker_service_client::WorkerServiceClient;
+use crate::wire::{GetProviderConfigRequest, GetProviderConfigResponse, WorkStreamServerMsg};
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Client = WorkerServiceClient<tonic::transport::Channel>;
+
+enum Inbound {
+    Opening(BoxFuture<Result<Streaming<WorkStreamServerMsg>, Status>>),
+    Open(Box<Streaming<WorkStreamServerMsg>>),
+    Ended,
+}
+
+/// A pull of the default configs, and the pushes each pair had seen when it was sent.
+pub(crate) struct Pull {
+    pub(crate) pushes: Vec<u64>,
+    future: BoxFuture<Result<GetProviderConfigResponse, Status>>,
+}
+
+pub(crate) struct Session {
+    /// Cut when the session is dropped; first, before the stream goes.
+    link: Arc<Link>,
+    answered: Option<BoxFuture<()>>,
+    pub(crate) outbox: Outbox,
+    inbound: Inbound,
+    client: Client,
+    pub(crate) pull: Option<Pull>,
+    /// Since when it is up.
+    pub(crate) up_since: Option<Instant>,
+    pub(crate) half_closed: bool,
+}
+
+impl Session {
+    /// Opens the stream. What is in the outbox goes out at once.
+    pub(crate) fn open(connection: Connection, outbox: Outbox) -> Self {
+        let client = WorkerServiceClient::new(connection.channel)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE)
+            .accept_compressed(CompressionEncoding::Gzip);
+        let upstream = outbox.upstream();
+        let mut opening = client.clone();
+        Self {
+            answered: Some(Box::pin(Arc::clone(&connection.link).answered())),
+            link: connection.link,
+            outbox,
+            inbound: Inbound::Opening(Box::pin(async move {
+                opening
+                    .work_stream(upstream)
+                    .await
+                    .map(tonic::Response::into_inner)
+            })),
+            client,
+            pull: None,
+            up_since: None,
+            half_closed: false,
+        }
+    }
+
+    /// Asks for the default configs of these pairs.
+    pub(crate) fn pull(
+        &mut self,
+        request: GetProviderConfigRequest,
+        pushes: Vec<u64>,
+        limit: Duration,
+    ) {
+        let mut client = self.client.clone();
+        self.pull = Some(Pull {
+            pushes,
+            future: Box::pin(async move {
+                match tokio::time::timeout(limit, client.get_provider_config(request)).await {
+                    Ok(response) => response.map(tonic::Response::into_inner),
+                    Err(_) => Err(Status::deadline_exceeded(
+                        "the broker did not answer in time",
+                    )),
+                }
+            }),
+        });
+    }
+
+    /// The answer to the pull that is under way.
+    pub(crate) fn poll_pull(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<(Vec<u64>, Result<GetProviderConfigResponse, Status>)> {
+        let Some(pull) = &mut self.pull else {
+            return Poll::Pending;
+        };
+        match pull.future.as_mut().poll(cx) {
+            Poll::Ready(answer) => {
+                let pushes = std::mem::take(&mut pull.pushes);
+                self.pull = None;
+                Poll::Ready((pushes, answer))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Ready once, when the session comes up.
+    pub(crate) fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(answered) = &mut self.answered
+            && answered.as_mut().poll(cx).is_ready()
+        {
+            self.answered = None;
+        }
+        if self.answered.is_none()
+            && self.up_since.is_none()
+            && self.outbox.poll_taken(Some(1), cx).is_ready()
+        {
+            self.up_since = Some(Instant::now());
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    /// The next message of the broker; `None` once it has closed its side in order.
+    pub(crate) fn poll_message(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<WorkStreamServerMsg>, Status>> {
+        loop {
+            match &mut self.inbound {
+                Inbound::Opening(opening) => match opening.as_mut().poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(stream)) => self.inbound = Inbound::Open(Box::new(stream)),
+                    Poll::Ready(Err(status)) => {
+                        self.inbound = Inbound::Ended;
+                        return Poll::Ready(Err(status));
+                    }
+                },
+                Inbound::Open(stream) => {
+                    return match Pin::new(&mut **stream).poll_next(cx) {
+                        Poll::Pending => Poll::Pending,
+                        Poll::Ready(Some(Ok(message))) => Poll::Ready(Ok(Some(message))),
+                        Poll::Ready(Some(Err(status))) => Poll::Ready(Err(status)),
+                        Poll::Ready(None) => Poll::Ready(Ok(None)),
+                    };
+                }
+                Inbound::Ended => return Poll::Ready(Ok(None)),
+            }
+        }
+    }
+
+    /// Ends the request stream once everything in the outbox has been taken: a drain is over.
+    pub(crate) fn half_close(&mut self) {
+        self.half_closed = true;
+        self.outbox.close();
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.link.cut();
+    }
+}
