@@ -67,8 +67,16 @@ pub async fn serve_with(
         either(&mut terminate, &mut interrupt).await;
         first.cancel();
         either(&mut terminate, &mut interrupt).await;
+        #[cfg(feature = "process")]
+        crate::process::kill_all();
         exit_at_once();
     });
+    // What a killed worker left may take its grace to end; a signal does not wait for it.
+    #[cfg(feature = "process")]
+    tokio::select! {
+        _ = crate::process::prepare_worker() => {}
+        () = shutdown.cancelled() => {}
+    }
     run_worker(providers, options, shutdown.cancelled_owned()).await?;
     Ok(())
 }
