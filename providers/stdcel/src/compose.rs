@@ -25,7 +25,7 @@ pub(crate) const MAX_CHILDREN: usize = 20_000;
 const MAX_OUTPUT_BYTES: usize = 32 << 20;
 /// Steps and bytes for the whole composition, and for each expression of it.
 const TOTAL: (u64, u64) = (20_000_000, 256 << 20);
-pub(crate) const EACH: (u64, u64) = (4_000_000, 64 << 20);
+pub(crate) const EACH: (u64, u64) = (4_000_000, 32 << 20);
 
 /// The resource that a graph is composed for.
 #[derive(Debug, Clone, Default)]

@@ -372,7 +372,7 @@ mod tests {
             "${r'\\}' + '''}'''}",
             "${'a' // } not yet\n}",
             "${b'}'}",
-            "${x.`a}b`}",
+            "${x.`a-b`}",
         ] {
             let (template, problems) = read(text);
             assert!(

@@ -3,6 +3,8 @@
 //! A file holds `config` (the graph), `spec` (of an instance called `demo`) and `expect`: children and edges in the shape
 //! that `stdworker render -o json` prints, or the class of an error and the pointer it must name.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;

@@ -365,6 +365,8 @@ fn select(
         Value::Optional(Some(inner)) => {
             Ok(find(inner, by, budget)?.map_or(Value::Optional(None), Value::some))
         }
+        // Whether it will be there is as unknown as what it will be.
+        Value::Pending(pending) if optional => Err(status_read(pending)),
         _ if optional => Ok(find(value, by, budget)?.map_or(Value::Optional(None), Value::some)),
         _ => find(value, by, budget)?.ok_or_else(|| absent(value, by)),
     }

@@ -69,9 +69,14 @@ pub(crate) fn next(text: &str, at: usize) -> Option<Token> {
         return token(kind, length);
     }
     if first == '`' {
-        let Some(length) = rest[1..].find('`') else {
-            return token(TokenKind::Bad("the backtick is not closed".into()), 1);
-        };
+        let allowed =
+            |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' ');
+        let length = rest[1..].find(|c| !allowed(c)).unwrap_or(rest.len() - 1);
+        if length == 0 || !rest[1 + length..].starts_with('`') {
+            let message =
+                "a name in backticks holds letters, digits, `_`, `.`, `-`, `/` and blanks";
+            return token(TokenKind::Bad(message.into()), 1 + length);
+        }
         return token(TokenKind::Quoted(Arc::from(&rest[1..=length])), length + 2);
     }
     if let Some(symbol) = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
@@ -278,8 +283,8 @@ fn number(rest: &str) -> (TokenKind, usize) {
     }
     if double {
         let kind = match rest[..end].parse::<f64>() {
-            Ok(value) => TokenKind::Literal(Value::Double(value)),
-            Err(_) => TokenKind::Bad("not a number".into()),
+            Ok(value) if value.is_finite() => TokenKind::Literal(Value::Double(value)),
+            _ => TokenKind::Bad("the number does not fit a double".into()),
         };
         return (kind, end);
     }

@@ -1,7 +1,7 @@
 //! Operators: arithmetic, comparison, membership, equality.
 //!
-//! Arithmetic never crosses number types and never wraps; comparison and equality do cross them, exactly, also beyond
-//! 2^53. Equality of values of different kinds is false, not an error.
+//! Arithmetic never crosses number types and never wraps; comparison and equality do cross them. Equality of values of
+//! different kinds is false, not an error.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -263,42 +263,22 @@ fn shared_length(left: &Value, right: &Value) -> u64 {
     }
 }
 
-/// Exact comparison across number types; `None` when one is no number.
+/// Comparison across number types; `None` when one is no number.
+///
+/// Two integers compare exactly. An integer meets a double as a double: the specification's own tests have it that way.
 fn numbers(left: &Value, right: &Value) -> Option<Option<Ordering>> {
     let integer = |value: &Value| match value {
         Value::Int(value) => Some(i128::from(*value)),
         Value::Uint(value) => Some(i128::from(*value)),
         _ => None,
     };
-    match (
-        integer(left),
-        integer(right),
-        left.as_double(),
-        right.as_double(),
-    ) {
-        (Some(a), Some(b), ..) => Some(Some(a.cmp(&b))),
-        (Some(a), _, _, Some(b)) => Some(integer_to_double(a, b)),
-        (_, Some(b), Some(a), _) => Some(integer_to_double(b, a).map(Ordering::reverse)),
-        (_, _, Some(a), Some(b)) => Some(a.partial_cmp(&b)),
-        _ => None,
+    if let (Some(a), Some(b)) = (integer(left), integer(right)) {
+        return Some(Some(a.cmp(&b)));
     }
-}
-
-fn integer_to_double(integer: i128, double: f64) -> Option<Ordering> {
-    if double.is_nan() {
-        return None;
-    }
-    if double >= 1.9e19 {
-        return Some(Ordering::Less);
-    }
-    if double <= -1.0e19 {
-        return Some(Ordering::Greater);
-    }
-    // Inside that range the truncation is exact in 128 bits; the fraction decides a tie.
-    let whole = double.trunc() as i128;
-    Some(integer.cmp(&whole).then_with(|| {
-        0.0_f64
-            .partial_cmp(&double.fract())
-            .unwrap_or(Ordering::Equal)
-    }))
+    let double = |value: &Value| {
+        value
+            .as_double()
+            .or_else(|| integer(value).map(|value| value as f64))
+    };
+    Some(double(left)?.partial_cmp(&double(right)?))
 }

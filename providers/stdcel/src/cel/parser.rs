@@ -316,6 +316,16 @@ impl<'t> Parser<'t> {
                 break;
             }
         }
+        if let Some(name) = dotted(&base, &steps)
+            && name.contains('.')
+            && let Some(found) = functions::type_named(&name)
+        {
+            let offset = base.offset;
+            return Ok(Expr {
+                offset,
+                node: Node::Literal(Value::Type(found)),
+            });
+        }
         if self.symbol() == Some("{") && dotted(&base, &steps).is_some() {
             let mut error = self.error(
                 self.offset() as usize + self.base,

@@ -12,8 +12,8 @@ use super::functions::{Arity, Function, Run};
 use super::value::Value;
 
 const SECOND: i128 = 1_000_000_000;
-/// ±10,000 years.
-const MAX_DURATION: i128 = 315_576_000_000 * SECOND;
+/// Some 292 years: what 64 bits of nanoseconds hold.
+const MAX_DURATION: i128 = i64::MAX as i128;
 /// 0001-01-01T00:00:00Z and 9999-12-31T23:59:59.999999999Z.
 const MIN_TIMESTAMP: i128 = -62_135_596_800 * SECOND;
 const MAX_TIMESTAMP: i128 = 253_402_300_800 * SECOND - 1;

@@ -121,9 +121,11 @@ fn last_index_of(budget: &mut Budget, args: &[Value]) -> Result<Value, Fault> {
     let latest = byte_at(within, int("lastIndexOf", args, 2)?)?;
     // The last match may start at the offset and reach beyond it.
     let end = (latest + what.len()).min(within.len());
-    let end = (end..=within.len())
+    // A match ends where a character does, so nothing is lost by stopping at the last such place.
+    let end = (0..=end)
+        .rev()
         .find(|end| within.is_char_boundary(*end))
-        .unwrap_or(within.len());
+        .unwrap_or(0);
     Ok(position(
         within,
         within[..end].rfind(what).filter(|at| *at <= latest),
