@@ -11,6 +11,7 @@
 
 pub mod command;
 pub mod decide;
+pub mod fleet;
 pub mod model;
 pub mod refusal;
 pub mod store;

@@ -47,6 +47,11 @@ pub(super) fn decide(command: &ClaimTasks, view: &mut View<'_>) -> Decision<Repl
             queues.push(queue);
         }
     }
+    let reserved = if queues.iter().any(|queue| queue.composes) {
+        command.reserved_for_composers as usize
+    } else {
+        0
+    };
     let mut tasks = Vec::new();
     let mut open = true;
     while tasks.len() < limit && open {
@@ -56,7 +61,7 @@ pub(super) fn decide(command: &ClaimTasks, view: &mut View<'_>) -> Decision<Repl
             if left == 0 {
                 break;
             }
-            let composers_only = left <= command.reserved_for_composers as usize;
+            let composers_only = left <= reserved;
             if queue.closed || (composers_only && !queue.composes) {
                 continue;
             }
@@ -280,6 +285,7 @@ fn claim(
         resource: TaskResource { row, spec, status },
         deadline_ms: u64::from(queue.manifest.policy.task_deadline_secs) * 1_000,
         config_override,
+        default_config: view.pair(&queue.kv)?.default_config,
         suspect: run.suspect,
         input,
     })

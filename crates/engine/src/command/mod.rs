@@ -22,7 +22,9 @@ use converge_types::labels::Labels;
 use converge_types::phase::{Condition, Stage};
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Bundle, Claim, ClaimRef, Config, LeaseToken, ManifestRow, Millis, Resource};
+use crate::model::{
+    Bundle, Claim, ClaimRef, Config, Digest, LeaseToken, ManifestRow, Millis, Resource,
+};
 use crate::store::{Source, TransactError, WriteSet};
 use crate::view::{Decision, Halt, View};
 
@@ -198,7 +200,8 @@ pub struct ClaimTasks {
     pub pairs: Vec<KindVersion>,
     /// At most this many.
     pub limit: u32,
-    /// Of these, slots that only compose and rollup may take (a mixed stream keeps one for them).
+    /// Of these, slots that only compose and rollup may take. Meant for a stream that serves composers and leaves: without a composer
+    /// among `pairs` it is ignored.
     pub reserved_for_composers: u32,
     /// Pairs a suspect (a task whose worker was lost before) of which already runs on this stream: give no more of that kind.
     pub suspects_on_stream: Vec<KindVersion>,
@@ -221,6 +224,8 @@ pub struct Task {
     pub deadline_ms: u64,
     /// The override the resource points to, as stored and unmerged.
     pub config_override: Option<(Doc, Option<Bundle>)>,
+    /// Digest of the pair's default config when it was claimed: the stream must have been sent that one, or a later one, before.
+    pub default_config: Digest,
     /// Whether the worker was lost while running this before.
     pub suspect: bool,
     /// What the stage gets besides.

@@ -15,3 +15,4 @@ pub mod plan;
 pub mod propagate;
 pub mod teardown;
 pub mod turns;
+pub mod waiting;
