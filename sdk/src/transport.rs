@@ -2,8 +2,8 @@
 //!
 //! A client library's ordinary drop ends the request stream cleanly, which on this wire means "I have drained". So the
 //! connection keeps a second handle of its socket: [`Link::cut`] shuts the socket first, and nothing that is dropped later can
-//! reach the peer. The same place watches the peer's first frames, because a connection counts only once the peer has
-//! answered. Not here: what is sent (`worker/session.rs`).
+//! reach the peer. The same place watches the peer's frames: a connection counts only once the peer has answered, and a
+//! peer that finds our pings too frequent says so in a frame that the library reports only if nothing else fails first. Not here: what is sent (`worker/session.rs`).
 
 use std::io;
 use std::pin::Pin;
@@ -47,6 +47,7 @@ pub(crate) struct Connection {
 pub(crate) struct Link {
     socket: std::net::TcpStream,
     answered: AtomicBool,
+    calm: AtomicBool,
     notify: Notify,
 }
 
@@ -60,6 +61,11 @@ impl Link {
     /// True once the peer has answered a frame of ours.
     pub(crate) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Acquire)
+    }
+
+    /// True if the peer has ended the connection because we ping too often.
+    pub(crate) fn asks_for_calm(&self) -> bool {
+        self.calm.load(Ordering::Acquire)
     }
 
     /// Resolves once the peer has answered a frame of ours.
@@ -109,13 +115,14 @@ async fn connect(
     let link = Arc::new(Link {
         socket: stream.try_clone().map_err(DialError::Tcp)?,
         answered: AtomicBool::new(false),
+        calm: AtomicBool::new(false),
         notify: Notify::new(),
     });
     let stream = TcpStream::from_std(stream).map_err(DialError::Tcp)?;
     let watched = Watched {
         stream,
         link: Arc::clone(&link),
-        frames: Some(Frames::default()),
+        frames: Frames::default(),
     };
     let mut once = Some(watched);
     let connector = tower::service_fn(move |_| {
@@ -139,45 +146,76 @@ async fn connect(
     Ok(Connection { channel, link })
 }
 
-/// A stream that looks at the frames that come in until the first answer.
+/// A stream that looks at the frames that come in.
 struct Watched {
     stream: TcpStream,
     link: Arc<Link>,
-    frames: Option<Frames>,
+    frames: Frames,
 }
 
 /// Finds the borders of HTTP/2 frames in a stream of bytes.
 #[derive(Default)]
 struct Frames {
-    header: [u8; 9],
+    /// A frame's header and the first bytes of its payload, as far as they are needed.
+    head: [u8; HEADER + GOAWAY],
     filled: usize,
     skip: usize,
 }
 
+/// The length of a frame's header.
+const HEADER: usize = 9;
+/// The part of a GOAWAY that is fixed: the last stream and the reason.
+const GOAWAY: usize = 8;
+
+/// What a frame can tell us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    /// The peer has read what we sent: it acknowledges our SETTINGS or a PING.
+    Answer,
+    /// The peer ends the connection because we ping too often.
+    Calm,
+}
+
 impl Frames {
-    /// True if the bytes hold an acknowledgement of our SETTINGS or of a PING: the peer has read what we sent.
-    fn answered(&mut self, mut bytes: &[u8]) -> bool {
-        const SETTINGS: u8 = 4;
-        const PING: u8 = 6;
+    /// Goes on with these bytes; calls back for every sign in them.
+    fn read(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Sign)) {
+        const KIND_SETTINGS: u8 = 4;
+        const KIND_PING: u8 = 6;
+        const KIND_GOAWAY: u8 = 7;
         const ACK: u8 = 1;
+        const ENHANCE_YOUR_CALM: u32 = 11;
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = &bytes[skipped..];
-            let wanted = (9 - self.filled).min(bytes.len());
-            self.header[self.filled..self.filled + wanted].copy_from_slice(&bytes[..wanted]);
-            self.filled += wanted;
-            bytes = &bytes[wanted..];
-            if self.filled == 9 {
-                let [a, b, c, kind, flags, ..] = self.header;
-                if matches!(kind, SETTINGS | PING) && flags & ACK != 0 {
-                    return true;
+            let is_goaway = self.filled >= HEADER;
+            let wanted = if is_goaway { HEADER + GOAWAY } else { HEADER };
+            let taken = (wanted - self.filled).min(bytes.len());
+            self.head[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
+            self.filled += taken;
+            bytes = &bytes[taken..];
+            if self.filled < wanted {
+                continue;
+            }
+            let [a, b, c, kind, flags, ..] = self.head;
+            let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+            if is_goaway {
+                let [.., d, e, f, g] = self.head;
+                if u32::from_be_bytes([d, e, f, g]) == ENHANCE_YOUR_CALM {
+                    seen(Sign::Calm);
                 }
-                self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+                self.skip = length - GOAWAY;
+                self.filled = 0;
+            } else if kind == KIND_GOAWAY && length >= GOAWAY {
+                // The reason follows.
+            } else {
+                if matches!(kind, KIND_SETTINGS | KIND_PING) && flags & ACK != 0 {
+                    seen(Sign::Answer);
+                }
+                self.skip = length;
                 self.filled = 0;
             }
         }
-        false
     }
 }
 
@@ -189,13 +227,16 @@ impl AsyncRead for Watched {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if let Some(frames) = &mut self.frames
-            && frames.answered(&buf.filled()[before..])
-        {
-            self.frames = None;
-            self.link.answered.store(true, Ordering::Release);
-            self.link.notify.notify_waiters();
-        }
+        let this = &mut *self;
+        this.frames
+            .read(&buf.filled()[before..], |sign| match sign {
+                Sign::Answer => {
+                    if !this.link.answered.swap(true, Ordering::AcqRel) {
+                        this.link.notify.notify_waiters();
+                    }
+                }
+                Sign::Calm => this.link.calm.store(true, Ordering::Release),
+            });
         result
     }
 }
@@ -230,32 +271,35 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// True if the peer told us to ping less often.
-pub(crate) fn is_calm_request(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(h2) = error.downcast_ref::<h2::Error>() {
-            return h2.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
-        }
-        next = error.source();
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn signs(bytes: &[u8], size: usize) -> Vec<Sign> {
+        let mut frames = Frames::default();
+        let mut signs = Vec::new();
+        for chunk in bytes.chunks(size) {
+            frames.read(chunk, |sign| signs.push(sign));
+        }
+        signs
+    }
+
     #[test]
-    fn an_answer_is_found_however_the_bytes_are_cut() {
+    fn signs_are_found_however_the_bytes_are_cut() {
         let mut bytes = vec![0, 0, 6, 4, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6]; // SETTINGS of the peer
-        bytes.extend([0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 4, 1]); // WINDOW_UPDATE that looks like an answer inside
-        assert!(!Frames::default().answered(&bytes));
+        bytes.extend([0, 0, 9, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4, 1, 0, 0, 0, 0]); // DATA that looks like an answer inside
+        assert_eq!(signs(&bytes, 3), []);
         bytes.extend([0, 0, 0, 4, 1, 0, 0, 0, 0]); // SETTINGS ACK
-        for size in 1..bytes.len() {
-            let mut frames = Frames::default();
-            assert!(
-                bytes.chunks(size).any(|chunk| frames.answered(chunk)),
+        bytes.extend([0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]); // GOAWAY, no error
+        bytes.extend([
+            0, 0, 12, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 11, 98, 121, 101, 33,
+        ]); // GOAWAY, calm
+        bytes.extend([0, 0, 4, 7, 0, 0, 0, 0, 0, 0, 0, 0, 11]); // GOAWAY that is too short
+        bytes.extend([0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]); // PING ACK
+        for size in 1..=bytes.len() {
+            assert_eq!(
+                signs(&bytes, size),
+                [Sign::Answer, Sign::Calm, Sign::Answer],
                 "{size}"
             );
         }

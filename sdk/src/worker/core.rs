@@ -25,7 +25,7 @@ use super::tasks::{State, Tasks};
 use super::timers::{Timer, Timers};
 use crate::RunOptions;
 use crate::error::chain;
-use crate::transport::{Connection, DialError, dial, is_calm_request};
+use crate::transport::{Connection, DialError, dial};
 use crate::wire::work_stream_client_msg::Body;
 use crate::wire::{StageComplete, WorkHeartbeat, work_stream_server_msg};
 
@@ -148,6 +148,8 @@ impl Core {
                 None => break,
             }
         }
+        let tasks = &self.tasks;
+        self.timers.sweep(|id| tasks.get(id).is_some());
         self.settle_ended();
         self.start_tasks();
         if let Some(end) = self.poll_drain(cx, now) {
@@ -207,10 +209,6 @@ impl Core {
                     return false;
                 }
                 Poll::Ready(Err(status)) => {
-                    if is_calm_request(&status) && self.keepalive < MAX_KEEPALIVE {
-                        self.keepalive = (self.keepalive * 2).min(MAX_KEEPALIVE);
-                        tracing::warn!(interval = ?self.keepalive, "the broker asks for fewer pings");
-                    }
                     self.session_ended(&format!("{}: {}", status.code(), chain(&status)));
                     return false;
                 }
@@ -222,6 +220,14 @@ impl Core {
             self.on_pull(pushes, answer);
         }
         more
+    }
+
+    /// The broker finds that we ping too often.
+    pub(super) fn calm_down(&mut self) {
+        if self.keepalive == self.options.keepalive_interval {
+            tracing::warn!(broker = %self.options.broker, "the broker asks for fewer pings: pinging half as often from now on, each time it asks");
+        }
+        self.keepalive = (self.keepalive * 2).min(MAX_KEEPALIVE.max(self.keepalive));
     }
 
     /// Takes the results of handlers. True if there may be more at once.

@@ -14,6 +14,14 @@ use crate::{CancelReason, KindVersion, ProviderConfig, Stage, TaskContext};
 
 impl Core {
     pub(super) fn on_task(&mut self, task: Box<StageTask>) {
+        if self
+            .session
+            .as_ref()
+            .is_some_and(|session| session.half_closed)
+        {
+            // It crossed our half-close on the wire, with which the broker takes it back.
+            return;
+        }
         let now = Instant::now();
         let claim = Claim {
             token: task.lease_token.clone(),

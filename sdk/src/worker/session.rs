@@ -157,6 +157,11 @@ impl Session {
         }
     }
 
+    /// True if the peer has ended the connection because we ping too often.
+    pub(crate) fn asks_for_calm(&self) -> bool {
+        self.link.asks_for_calm()
+    }
+
     /// Ends the request stream once everything in the outbox has been taken: a drain is over.
     pub(crate) fn half_close(&mut self) {
         self.half_closed = true;

@@ -3,8 +3,10 @@
 
 mod configs;
 mod draining;
+mod frames;
 mod leases;
 mod running;
+mod speed;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! All the times the worker waits for, in one heap behind one runtime timer.
 //!
-//! Entries are never taken out early: whoever handles one looks whether it still means anything. Each task adds at most one
-//! entry per kind of timer, so the heap is bounded by the tasks that are held plus what has not yet run out.
+//! Entries are not taken out when they lose their meaning: whoever handles one looks whether it still has one. Deadlines of
+//! tasks that ended long before would pile up, so the heap is swept when it has grown well beyond what is alive.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -38,16 +38,34 @@ pub(crate) enum Timer {
     Close,
 }
 
+/// The heap is not swept while it is smaller than this.
+const SMALL: usize = 1024;
+
 /// The heap.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, Timer)>>,
+    /// The length at which it is swept next.
+    sweep_at: usize,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Timers {
     pub(crate) fn set(&mut self, at: Instant, timer: Timer) {
         self.heap.push(Reverse((at, timer)));
+    }
+
+    /// Drops the timers of tasks that are gone, now and then.
+    pub(crate) fn sweep(&mut self, is_held: impl Fn(u64) -> bool) {
+        if self.heap.len() < self.sweep_at.max(SMALL) {
+            return;
+        }
+        self.heap.retain(|Reverse((_, timer))| match timer {
+            Timer::Deadline(task) | Timer::ReadyWait(task) | Timer::Grace(task) => is_held(*task),
+            _ => true,
+        });
+        // Doubling keeps the cost of sweeping a constant per timer.
+        self.sweep_at = self.heap.len() * 2;
     }
 
     /// The next timer that is due at `now`.
@@ -80,6 +98,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn timers_of_tasks_that_ended_do_not_pile_up() {
+        let now = Instant::now();
+        let mut timers = Timers::default();
+        timers.set(now, Timer::Heartbeat);
+        for task in 0..100_000 {
+            timers.set(now + Duration::from_secs(3600), Timer::Deadline(task));
+            timers.sweep(|held| held == task || held == 7);
+        }
+        assert!(timers.heap.len() <= SMALL, "{}", timers.heap.len());
+        let later = now + Duration::from_secs(3600);
+        assert_eq!(timers.due(later), Some(Timer::Heartbeat));
+        assert_eq!(timers.due(later), Some(Timer::Deadline(7)));
+    }
 
     #[test]
     fn timers_come_in_order_and_not_early() {

@@ -60,9 +60,11 @@ impl Core {
     /// The session is over, or none came about: dial again after a pause.
     pub(super) fn session_ended(&mut self, why: &str) {
         let now = Instant::now();
-        if let Some(session) = self.session.take()
-            && let Some(up_since) = session.up_since
-        {
+        let session = self.session.take();
+        if session.as_ref().is_some_and(Session::asks_for_calm) {
+            self.calm_down();
+        }
+        if let Some(up_since) = session.and_then(|session| session.up_since) {
             self.down_since = now;
             self.timers.set(now + self.options.lease, Timer::Uncertain);
             if now.duration_since(up_since) >= self.options.healthy_after {

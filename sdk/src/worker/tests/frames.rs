@@ -1,0 +1,185 @@
+//! What is on the wire, below the library that speaks gRPC: the order of the first messages, and how a stream is left.
+
+use bytes::{Buf, Bytes, BytesMut};
+use h2::RecvStream;
+use h2::server::{Connection, SendResponse};
+use prost::Message;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::Outcome;
+use crate::transport::dial;
+use crate::wire::work_stream_client_msg::Body;
+use crate::wire::worker_service_client::WorkerServiceClient;
+use crate::wire::{self, WorkStreamClientMsg};
+
+/// The server's end of one stream, before any header was sent.
+struct Peer {
+    connection: Connection<TcpStream, Bytes>,
+    body: RecvStream,
+    _respond: SendResponse<Bytes>,
+    buffer: BytesMut,
+}
+
+/// How the request stream of a peer ended.
+#[derive(Debug, PartialEq)]
+enum End {
+    InOrder,
+    Broken,
+}
+
+impl Peer {
+    async fn accept(listener: &TcpListener) -> Self {
+        let (socket, _) = tokio::time::timeout(LIMIT, listener.accept())
+            .await
+            .unwrap()
+            .unwrap();
+        let mut connection = h2::server::handshake(socket).await.unwrap();
+        loop {
+            let (request, respond) = connection.accept().await.unwrap().unwrap();
+            if request.uri().path().ends_with("/WorkStream") {
+                return Self {
+                    connection,
+                    body: request.into_body(),
+                    _respond: respond,
+                    buffer: BytesMut::new(),
+                };
+            }
+        }
+    }
+
+    /// The next message, or how the stream ended.
+    async fn next(&mut self) -> Result<Body, End> {
+        loop {
+            if self.buffer.len() >= 5 {
+                let length = u32::from_be_bytes(self.buffer[1..5].try_into().unwrap()) as usize;
+                if self.buffer.len() >= 5 + length {
+                    assert_eq!(self.buffer[0], 0, "ours sends nothing compressed");
+                    self.buffer.advance(5);
+                    let message =
+                        WorkStreamClientMsg::decode(self.buffer.split_to(length)).unwrap();
+                    return Ok(message.body.unwrap());
+                }
+            }
+            let data = tokio::time::timeout(LIMIT, async {
+                tokio::select! {
+                    data = self.body.data() => data,
+                    // Pulls of configs come as further requests; nobody answers them.
+                    () = async { while let Some(Ok(_)) = self.connection.accept().await {} } => Some(Err(h2::Reason::CANCEL.into())),
+                }
+            });
+            match data.await.expect("something comes") {
+                None => return Err(End::InOrder),
+                Some(Err(_)) => return Err(End::Broken),
+                Some(Ok(data)) => {
+                    self.body
+                        .flow_control()
+                        .release_capacity(data.len())
+                        .unwrap();
+                    self.buffer.extend_from_slice(&data);
+                }
+            }
+        }
+    }
+
+    async fn end(&mut self) -> End {
+        loop {
+            if let Err(end) = self.next().await {
+                return end;
+            }
+        }
+    }
+}
+
+async fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = format!("http://{}", listener.local_addr().unwrap());
+    (listener, addr)
+}
+
+fn provider(kind: &str) -> FnProvider {
+    FnProvider::new(KindVersion::new(kind, 2), async |_, _| Ok(Outcome::new()))
+}
+
+#[tokio::test]
+async fn it_waits_for_no_header_and_says_first_what_it_serves_then_what_is_not_ready() {
+    let (listener, addr) = listen().await;
+    let unready = provider("unready").with_ready(|| false);
+    let _worker = start(
+        options(&addr),
+        vec![Arc::new(provider("ready")), Arc::new(unready)],
+    );
+    let mut peer = Peer::accept(&listener).await;
+    let Ok(Body::Subscribe(subscribe)) = peer.next().await else {
+        panic!("Subscribe is the first message")
+    };
+    assert_eq!(subscribe.kinds, ["ready", "unready"]);
+    assert_eq!(subscribe.kind_versions, [2, 2]);
+    assert_eq!(subscribe.max_inflight, 16);
+    assert_eq!(subscribe.resumed, []);
+    let Ok(Body::Interest(interest)) = peer.next().await else {
+        panic!("the pair that is not ready comes next")
+    };
+    assert_eq!(
+        (&*interest.kind, interest.kind_version, interest.has_worker),
+        ("unready", 2, false)
+    );
+    // No header was sent, and it goes on.
+    assert!(matches!(peer.next().await, Ok(Body::Heartbeat(_))));
+}
+
+#[tokio::test]
+async fn only_the_end_of_a_drain_ends_the_stream_in_order() {
+    let (listener, addr) = listen().await;
+    let worker = start(options(&addr), vec![Arc::new(provider("a"))]);
+    let mut peer = Peer::accept(&listener).await;
+    peer.next().await.unwrap();
+    drop(worker);
+    assert_eq!(
+        peer.end().await,
+        End::Broken,
+        "a worker that goes away leaves a broken stream"
+    );
+
+    let worker = start(options(&addr), vec![Arc::new(provider("a"))]);
+    let mut peer = Peer::accept(&listener).await;
+    peer.next().await.unwrap();
+    assert!(matches!(peer.next().await, Ok(Body::Heartbeat(_))));
+    worker.stop.cancel();
+    let mut last = None;
+    let end = loop {
+        match peer.next().await {
+            Ok(body) => last = Some(body),
+            Err(end) => break end,
+        }
+    };
+    assert_eq!(end, End::InOrder);
+    let Some(Body::Interest(interest)) = last else {
+        panic!("{last:?} is not the word that it takes no more tasks")
+    };
+    assert!(!interest.has_worker);
+}
+
+#[tokio::test]
+async fn a_peer_that_finds_pings_too_frequent_is_understood() {
+    let (listener, addr) = listen().await;
+    let options = options(&addr);
+    let serve = async {
+        let (socket, _) = listener.accept().await.unwrap();
+        let mut connection = h2::server::handshake::<_>(socket).await.unwrap();
+        let _request = connection.accept().await;
+        connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+        let _ = std::future::poll_fn(|cx| connection.poll_closed(cx)).await;
+    };
+    let call = async {
+        let connection = dial(&options, options.keepalive_interval).await.unwrap();
+        let link = Arc::clone(&connection.link);
+        assert!(!link.asks_for_calm());
+        let mut client = WorkerServiceClient::new(connection.channel);
+        let request = wire::GetProviderConfigRequest::default();
+        client.get_provider_config(request).await.unwrap_err();
+        link
+    };
+    let ((), link) = tokio::join!(serve, call);
+    assert!(link.asks_for_calm());
+}
