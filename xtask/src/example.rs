@@ -1,5 +1,6 @@
 //! `cargo xtask demo` and `cargo xtask example`: find the folder, build, run, and leave nothing behind.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -8,21 +9,35 @@ use crate::manifest::{Manifest, check_kinds};
 use crate::run::{Build, Options, Programs, Run};
 use crate::{interrupt, needs, tree};
 
-/// The examples there are: every folder with an `example.json`.
+/// The examples there are: every folder with an `example.json`, and those one level below (`datadriven/starlark`).
 pub(crate) fn names() -> Result<Vec<String>> {
     let dir = tree::root().join("examples");
     let mut names = Vec::new();
-    for entry in dir
-        .read_dir()
-        .with_context(|| format!("could not list {}", dir.display()))?
-    {
-        let entry = entry.with_context(|| format!("could not list {}", dir.display()))?;
-        if entry.path().join("example.json").is_file() {
-            names.push(entry.file_name().to_string_lossy().into_owned());
+    for folder in folders(&dir)? {
+        let name = |path: &Path| {
+            path.strip_prefix(&dir)
+                .map(|name| name.to_string_lossy().into_owned())
+        };
+        for path in [vec![folder.clone()], folders(&folder)?].concat() {
+            if path.join("example.json").is_file() {
+                names.push(name(&path)?);
+            }
         }
     }
     names.sort();
     Ok(names)
+}
+
+fn folders(dir: &Path) -> Result<Vec<PathBuf>> {
+    let listed = || format!("could not list {}", dir.display());
+    let mut folders = Vec::new();
+    for entry in dir.read_dir().with_context(listed)? {
+        let entry = entry.with_context(listed)?;
+        if entry.file_type().with_context(listed)?.is_dir() {
+            folders.push(entry.path());
+        }
+    }
+    Ok(folders)
 }
 
 /// The demo: live until Ctrl-C, or until Ready with `once`.

@@ -6,6 +6,7 @@
 mod harness;
 mod load;
 mod stacked;
+mod starlark;
 
 use std::path::PathBuf;
 
@@ -45,6 +46,11 @@ const BENCHES: &[Bench] = &[
         name: "memory",
         about: "resident memory of an idle control plane and worker",
         run: stacked::memory,
+    },
+    Bench {
+        name: "starlark",
+        about: "stdstarlark composing 125 children, against Google's Go Starlark",
+        run: starlark::compose,
     },
 ];
 
