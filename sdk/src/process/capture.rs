@@ -2,6 +2,8 @@
 //!
 //! Bytes inside, text at the edge: what leaves is valid UTF-8 without NUL, cut on a character.
 
+use bytes::Bytes;
+
 /// What a stream delivered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
@@ -14,6 +16,12 @@ impl Captured {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The same, without a copy.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        self.bytes.into()
     }
 
     /// How many bytes the program wrote.
