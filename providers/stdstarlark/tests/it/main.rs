@@ -12,8 +12,13 @@ mod results;
 use converge_sdk::{Json, Outcome, TaskError};
 use stdstarlark::{Bundle, Engine, Meta};
 
+/// An engine of its own for each test: children belong to the runtime they were started on. The variable names another
+/// binary to test as the child, an optimised one or a whole worker.
 pub(crate) fn new_engine() -> Engine {
-    Engine::of_program(env!("CARGO_BIN_EXE_stdstarlark-child"))
+    match std::env::var_os("STDSTARLARK_TEST_CHILD") {
+        Some(path) => Engine::of_program(path),
+        None => Engine::of_program(env!("CARGO_BIN_EXE_stdstarlark-child")),
+    }
 }
 
 pub(crate) fn json(text: &str) -> Json {
@@ -34,8 +39,7 @@ pub(crate) fn bundle(files: &[(&str, &str)]) -> Bundle {
         .expect("test bundles are good")
 }
 
-/// Runs a program of one file on a runtime of its own. (Children belong to the runtime they were started on, so each
-/// test that uses this has its own engine.)
+/// Runs a program of one file on a runtime of its own.
 pub(crate) fn run(program: &str, spec: &str, config: &str) -> Result<Outcome, TaskError> {
     run_files(&[("compose.star", program)], spec, config)
 }
