@@ -5,4 +5,5 @@
 
 pub mod clock;
 pub mod memory;
+pub mod sim;
 pub mod world;

@@ -111,3 +111,33 @@ impl SignalStream for MemorySignals {
         }
     }
 }
+
+impl MemoryStore {
+    /// Rows that would change if every row were derived again now; and sums that are not the sums of what is there.
+    #[must_use]
+    pub fn audit(&self) -> Vec<String> {
+        let mut tables = self.tables();
+        let uids: Vec<_> = tables.resources.keys().copied().collect();
+        let mut found = command::audit(
+            &uids,
+            &mut *tables,
+            self.clock.now_ms(),
+            self.clock.went_back(),
+        )
+        .unwrap_or_else(|halt| vec![format!("the audit could not read: {halt:?}")]);
+        found.extend(tables.wrong_sums());
+        found
+    }
+
+    /// Every resource row, by uid.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Arc<converge_engine::model::Resource>> {
+        self.tables().resources.values().cloned().collect()
+    }
+
+    /// Every live or former edge, by (from, to).
+    #[must_use]
+    pub fn edges(&self) -> Vec<Arc<converge_engine::model::Edge>> {
+        self.tables().edges.values().cloned().collect()
+    }
+}

@@ -5,7 +5,7 @@
 //! the overlay, so that a command sees its own writes. Invariant: a row handed out is an `Arc` of the state at that moment; change
 //! goes through `*_put`/`update`, never around it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName, Uid};
@@ -68,6 +68,8 @@ pub struct View<'s> {
     last_events: HashMap<Uid, Option<Event>>,
     queue: VecDeque<Uid>,
     queued: HashSet<Uid>,
+    by_depth: BinaryHeap<(u16, std::cmp::Reverse<u64>, Uid)>,
+    order: u64,
     events: Vec<(Event, bool)>,
     history: Vec<History>,
     tombstones: Vec<Tombstone>,
@@ -117,6 +119,8 @@ impl<'s> View<'s> {
             last_events: HashMap::new(),
             queue: VecDeque::new(),
             queued: HashSet::new(),
+            by_depth: BinaryHeap::new(),
+            order: 0,
             events: Vec::new(),
             history: Vec::new(),
             tombstones: Vec::new(),
@@ -755,11 +759,20 @@ impl<'s> View<'s> {
         }
     }
 
-    /// The next row to derive.
-    pub fn take_touched(&mut self) -> Option<Uid> {
-        let uid = self.queue.pop_front()?;
-        self.queued.remove(&uid);
-        Some(uid)
+    /// The next row to derive: the deepest first, so that a composite is looked at after everything below it, and never seems to be at
+    /// rest between the landing of its composition and the first look at its children.
+    pub fn take_touched(&mut self) -> Decision<Option<Uid>> {
+        while let Some(uid) = self.queue.pop_front() {
+            let depth = self.resource(uid)?.map_or(0, |row| row.depth);
+            self.order += 1;
+            self.by_depth
+                .push((depth, std::cmp::Reverse(self.order), uid));
+        }
+        let next = self.by_depth.pop().map(|(_, _, uid)| uid);
+        if let Some(uid) = next {
+            self.queued.remove(&uid);
+        }
+        Ok(next)
     }
 
     /// The overlay as a write set; rows that ended as they began are left out.

@@ -410,3 +410,57 @@ impl Tables {
         }
     }
 }
+
+impl Tables {
+    /// Counters that differ from a count of the rows.
+    pub(super) fn wrong_sums(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for row in self.resources.values() {
+            let children = self.children_of(row.uid);
+            if children.len() != row.children as usize {
+                found.push(format!(
+                    "{}/{} counts {} children, has {}",
+                    row.kv.kind,
+                    row.name,
+                    row.children,
+                    children.len()
+                ));
+            }
+            let mut sums = converge_engine::model::Sums::default();
+            for child in children
+                .iter()
+                .filter_map(|child| self.resources.get(child))
+            {
+                sums = sums + converge_engine::decide::propagate::sums(child);
+            }
+            if sums != row.below.sums {
+                found.push(format!(
+                    "{}/{} sums {:?}, has {sums:?}",
+                    row.kv.kind, row.name, row.below.sums
+                ));
+            }
+        }
+        for (kv, pair) in &self.pairs {
+            let claims = self
+                .resources
+                .values()
+                .filter_map(|row| row.claim.as_ref())
+                .filter(|claim| claim.kv == *kv);
+            let claims = claims.count();
+            if claims != pair.inflight as usize {
+                found.push(format!(
+                    "{kv} counts {} claims, has {claims}",
+                    pair.inflight
+                ));
+            }
+            let rows = self.resources.values().filter(|row| row.kv == *kv).count();
+            if rows as u64 != pair.resources {
+                found.push(format!(
+                    "{kv} counts {} resources, has {rows}",
+                    pair.resources
+                ));
+            }
+        }
+        found
+    }
+}

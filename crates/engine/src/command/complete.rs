@@ -436,6 +436,9 @@ fn record(
             Stage::Compose => {
                 row.marks.compose = row.marks.compose.filter(|mark| *mark != claim.inputs)
             }
+            Stage::Rollup => {
+                row.marks.rollup = row.marks.rollup.filter(|mark| *mark != claim.inputs)
+            }
             _ => {}
         }
         row.look = None;

@@ -518,3 +518,71 @@ pub fn run_embedded(
         ))),
     })
 }
+
+/// Derives these rows again and names those that change: after a command there must be none, or something that became due was
+/// missed. `went_back`: the clock shows less than it did, so timers read differently. For tests and for a person who doubts a store.
+///
+/// # Errors
+/// As the source.
+pub fn audit(
+    uids: &[Uid],
+    source: &mut dyn Source,
+    now_ms: Millis,
+    went_back: bool,
+) -> Result<Vec<String>, Halt> {
+    let mut view = View::new(source, now_ms);
+    for uid in uids {
+        view.touch(*uid);
+    }
+    crate::decide::propagate::run(&mut view)?;
+    let changes = view
+        .finish()
+        .resources
+        .into_iter()
+        .filter(|change| !is_overtaken(change, went_back));
+    let changes = changes.filter_map(|change| match (change.before, change.after) {
+        (Some(before), Some(after)) => Some(format!(
+            "{}/{}: {:?} wake {:?} {:?} below {:?} -> {:?} wake {:?} {:?} below {:?}",
+            after.kv.kind,
+            after.name,
+            before.due,
+            before.wake_ms,
+            before.derived,
+            before.below,
+            after.due,
+            after.wake_ms,
+            after.derived,
+            after.below
+        )),
+        (Some(before), None) => Some(format!(
+            "{}/{}: would be removed",
+            before.kv.kind, before.name
+        )),
+        (None, Some(after)) => Some(format!(
+            "{}/{}: would be created",
+            after.kv.kind, after.name
+        )),
+        (None, None) => None,
+    });
+    Ok(changes.collect())
+}
+
+/// A queued row, or one that backs off, whose dependency has turned bad since: the claim or the timer derives it again, so nobody looks
+/// for these. Nor for a row that is held on one dependency while a second one turns bad: the first one's change derives it again.
+fn is_overtaken(change: &crate::store::Change<Resource>, went_back: bool) -> bool {
+    use crate::model::{Due, Hold};
+    match (&change.before, &change.after) {
+        (Some(before), Some(after)) => {
+            (went_back && (before.wake_ms.is_some() || after.wake_ms.is_some()))
+                || (matches!(
+                    before.due,
+                    Due::Ready { .. } | Due::Held(Hold::Dependency(_))
+                ) || before.wake_ms.is_some())
+                    && matches!(
+                        after.due,
+                        Due::Held(Hold::Dependency(_) | Hold::Flow { .. })
+                    )
+        }
+        _ => false,
+    }
+}

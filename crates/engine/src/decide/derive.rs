@@ -18,6 +18,17 @@ use crate::view::{Decision, View};
 /// At most one rollup a second after the first.
 const ROLLUP_INTERVAL_MS: Millis = converge_types::limits::ROLLUP_INTERVAL.as_millis() as Millis;
 
+const BACKOFF_MAX_MS: Millis = converge_types::limits::BACKOFF_MAX.as_millis() as Millis;
+/// A second and its jitter.
+const GIVEN_BACK_MAX_MS: Millis =
+    2 * converge_types::limits::INTERRUPTED_RETRY.as_millis() as Millis;
+
+/// A due time, unless it is further ahead than its own maximum: a clock that was set back must not put work off.
+#[must_use]
+pub fn within(at: Option<Millis>, now: Millis, max: Millis) -> Option<Millis> {
+    at.filter(|at| at.saturating_sub(now) <= max)
+}
+
 /// The next step of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
@@ -209,18 +220,19 @@ fn next_of_pass(
         if failure.is_some_and(|failure| failure.stage != stage) {
             failure = None;
         }
-        let mut not_before = row.not_before_ms;
+        let mut not_before = within(row.not_before_ms, now, GIVEN_BACK_MAX_MS);
         if let Some(failure) = failure {
             match failure.next_ms {
                 _ if failure.terminal => return Ok(Next::Nothing),
-                next_ms => not_before = not_before.max(next_ms),
+                next_ms => not_before = not_before.max(within(next_ms, now, BACKOFF_MAX_MS)),
             }
         }
         if stage == Stage::Rollup {
             if row.below.sums.unsettled > 0 {
                 return Ok(Next::Held(Hold::Children(None)));
             }
-            not_before = not_before.max(row.rollup_ms.map(|last| last + ROLLUP_INTERVAL_MS));
+            let next = row.rollup_ms.map(|last| last + ROLLUP_INTERVAL_MS);
+            not_before = not_before.max(within(next, now, ROLLUP_INTERVAL_MS));
         } else if let Some(hold) = gate::hold(view, row)? {
             return Ok(Next::Held(hold));
         }
@@ -257,11 +269,6 @@ fn observe(
     config: Digest,
     now: Millis,
 ) -> Next {
-    let stage = if plan.work.is_some() {
-        Stage::Work
-    } else {
-        Stage::Compose
-    };
     let look = row
         .look
         .map(|look| look.at_ms.max(row.not_before_ms.unwrap_or(Millis::MIN)));
@@ -284,7 +291,7 @@ fn observe(
         })
     };
     if look.is_some_and(|at| at <= now)
-        && let Some(reaction) = plan.reaction(stage)
+        && let Some((stage, reaction)) = looked_at(row, plan)
     {
         return run(
             stage,
@@ -327,6 +334,29 @@ fn observe(
         (Some(at), None) | (None, Some(at)) => Next::At(at),
         (None, None) => Next::Nothing,
     }
+}
+
+/// What a second look runs: the reaction that reported `Ready` other than True.
+fn looked_at<'m>(
+    row: &Resource,
+    plan: &Plan<'m>,
+) -> Option<(Stage, &'m converge_types::manifest::Reaction)> {
+    let doubtful = row.conditions.iter().find(|owned| {
+        !owned.reaction.is_empty()
+            && owned.condition.type_ == converge_types::phase::condition::READY
+            && owned.condition.status != converge_types::phase::ConditionStatus::True
+    })?;
+    let stages = [
+        (Stage::Compose, plan.compose),
+        (Stage::Work, plan.work),
+        (Stage::Rollup, plan.rollup),
+        (Stage::Work, plan.resync),
+    ];
+    let named = stages.into_iter().find(|(_, reaction)| {
+        reaction.is_some_and(|reaction| reaction.name.as_str() == doubtful.reaction)
+    });
+    let (stage, reaction) = named?;
+    Some((stage, reaction?))
 }
 
 fn class_of(row: &Resource, stage: Stage, is_retry: bool, config: Digest) -> Class {

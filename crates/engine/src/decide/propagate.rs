@@ -16,7 +16,7 @@ use crate::view::{Decision, View};
 /// # Errors
 /// As the view's reads.
 pub fn run(view: &mut View<'_>) -> Decision<()> {
-    while let Some(uid) = view.take_touched() {
+    while let Some(uid) = view.take_touched()? {
         let Some(row) = view.resource(uid)? else {
             continue;
         };

@@ -8,7 +8,7 @@
 use converge_types::ids::Uid;
 use converge_types::phase::Stage;
 
-use super::derive::{Next, Run};
+use super::derive::{Next, Run, within};
 use super::inputs::{EffectiveConfig, effective_config, inputs};
 use super::plan::Plan;
 use crate::model::{Class, Deletion, EventKind, Hold, Orphan, Resource, Tombstone};
@@ -47,13 +47,12 @@ pub fn next(view: &mut View<'_>, row: &Resource) -> Decision<Next> {
         EffectiveConfig::Broken(_) => return Ok(Next::Nothing),
     };
     let now = view.now_ms();
-    let failure = row
-        .failure
-        .as_ref()
-        .filter(|failure| failure.stage == Stage::Delete);
-    let mut not_before = row.not_before_ms;
+    let over = failure_over(view, row)?;
+    let failure = row.failure.as_ref().filter(|_| !over);
+    let longest = converge_types::limits::TEARDOWN_RETRY.as_millis() as crate::model::Millis;
+    let mut not_before = within(row.not_before_ms, now, longest);
     if let Some(failure) = failure {
-        not_before = not_before.max(failure.next_ms);
+        not_before = not_before.max(within(failure.next_ms, now, longest));
     }
     if let Some(at) = not_before.filter(|at| *at > now) {
         return Ok(Next::At(at));

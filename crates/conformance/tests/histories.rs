@@ -1,0 +1,44 @@
+//! Random histories on the reference store. The seed of a failing one is printed; put it into `KEPT`.
+
+use converge_conformance::sim;
+
+/// Seeds that failed once.
+const KEPT: &[u64] = &[];
+
+fn check(seed: u64) {
+    if let Err(wrong) = sim::run(seed, 120) {
+        let tail: Vec<_> = wrong.log.lines().rev().take(60).collect();
+        let tail: Vec<_> = tail.into_iter().rev().collect();
+        panic!("seed {seed}: {}\n{}", wrong.why, tail.join("\n"));
+    }
+}
+
+#[test]
+fn kept_histories() {
+    KEPT.iter().copied().for_each(check);
+}
+
+#[test]
+fn random_histories() {
+    let count = std::env::var("HISTORIES")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(200);
+    let first = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
+    for seed in first..first + count {
+        check(seed);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    for seed in 1..10 {
+        assert_eq!(
+            sim::run(seed, 120).map_err(|wrong| wrong.why),
+            sim::run(seed, 120).map_err(|wrong| wrong.why)
+        );
+    }
+}
