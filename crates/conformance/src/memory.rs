@@ -118,7 +118,7 @@ impl MemoryStore {
     pub fn audit(&self) -> Vec<String> {
         let mut tables = self.tables();
         let uids: Vec<_> = tables.resources.keys().copied().collect();
-        let mut found = command::audit(
+        let mut found = converge_engine::audit::audit(
             &uids,
             &mut *tables,
             self.clock.now_ms(),

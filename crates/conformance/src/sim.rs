@@ -349,9 +349,9 @@ impl Sim {
         let mut at = Some(row.uid);
         while let Some(uid) = at {
             for edge in edges.iter().filter(|edge| edge.from == uid && !edge.former) {
-                if !rows
+                if rows
                     .get(&edge.to)
-                    .is_some_and(|to| to.derived.phase == Phase::Ready)
+                    .is_none_or(|to| to.derived.phase != Phase::Ready)
                 {
                     return Err(format!("{key} runs before its dependency is Ready"));
                 }
@@ -597,21 +597,30 @@ impl Sim {
             if row.claim.is_some() {
                 return Err(format!("{key} is still claimed"));
             }
+            let on = match &row.due {
+                Due::Held(hold) => hold.on(),
+                _ => None,
+            };
+            let on = on.and_then(|on| rows.iter().find(|row| row.uid == on));
+            let on = on.map(|on| {
+                format!(
+                    "{}/{} {:?} {:?} {:?}",
+                    on.kv.kind, on.name, on.derived, on.due, on.failure
+                )
+            });
+            // An orphan waits for its former dependents to sync, however long those are blocked.
+            let waits = matches!(&row.due, Due::Held(Hold::Released(on)) if rows.iter().any(|other| other.uid == *on && !other.derived.synced));
+            if waits {
+                continue;
+            }
             if row.is_deleting() || row.orphan.is_some() {
                 return Err(format!(
-                    "{key} should be gone: {:?} {:?}",
+                    "{key} should be gone: {:?} {:?}; held on {on:?}",
                     row.due, row.failure
                 ));
             }
             let blocked = row.derived.settled && matches!(row.due, Due::Held(_));
             if row.derived.phase != Phase::Ready && !refused && !below_refused && !blocked {
-                let on = match &row.due {
-                    Due::Held(hold) => hold.on(),
-                    _ => None,
-                };
-                let on = on.and_then(|on| rows.iter().find(|row| row.uid == on));
-                let on = on
-                    .map(|on| format!("{}/{} {:?} {:?}", on.kv.kind, on.name, on.derived, on.due));
                 return Err(format!(
                     "{key} is {:?}: {:?} {:?}; held on {on:?}",
                     row.derived, row.due, row.failure

@@ -9,6 +9,7 @@
 //! commit; nothing here polls: every row that can become due names the time or the row that makes it so.
 //! Not here: SQL (`store-*`), leases and their clocks (`broker`), HTTP (`api`).
 
+pub mod audit;
 pub mod command;
 pub mod decide;
 pub mod fleet;

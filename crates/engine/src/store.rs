@@ -77,7 +77,7 @@ pub enum Need {
     History(Uid),
     /// [`Rows::LastEvent`]: the newest event of the resource.
     LastEvent(Uid),
-    /// [`Rows::Claims`]: every live claim's resource, by uid (a broker that starts).
+    /// [`Rows::Uids`]: resources with a live claim, by uid, after the given one, at most `limit`.
     Claimed(Option<Uid>, u32),
     /// [`Rows::Count`]: resources of the pair that carry a finalizer.
     FinalizersOf(KindVersion),

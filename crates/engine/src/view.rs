@@ -359,11 +359,17 @@ impl<'s> View<'s> {
 
     /// Uids of the rows `owner` owns, in (position, uid) order.
     pub fn children(&mut self, owner: Uid) -> Decision<Vec<Uid>> {
-        if !self.children.contains_key(&owner) {
-            let base = fetch!(self, Need::Children(owner), Uids);
-            self.children.insert(owner, base.into_iter().collect());
-        }
-        let mut uids: BTreeSet<Uid> = self.children.get(&owner).cloned().unwrap_or_default();
+        let known = self.children.get(&owner).cloned();
+        let mut uids = match known {
+            Some(known) => known,
+            None => {
+                let base: BTreeSet<Uid> = fetch!(self, Need::Children(owner), Uids)
+                    .into_iter()
+                    .collect();
+                self.children.insert(owner, base.clone());
+                base
+            }
+        };
         uids.extend(
             self.touched_owner
                 .get(&owner)
@@ -385,11 +391,16 @@ impl<'s> View<'s> {
 
     /// Uids of the rows held on `on`, in uid order.
     pub fn held_on(&mut self, on: Uid) -> Decision<Vec<Uid>> {
-        if !self.held_base.contains_key(&on) {
-            let base = fetch!(self, Need::HeldOn(on), Uids);
-            self.held_base.insert(on, base.into_iter().collect());
-        }
-        let mut uids: BTreeSet<Uid> = self.held_base.get(&on).cloned().unwrap_or_default();
+        let known = self.held_base.get(&on).cloned();
+        let mut uids = match known {
+            Some(known) => known,
+            None => {
+                let base: BTreeSet<Uid> =
+                    fetch!(self, Need::HeldOn(on), Uids).into_iter().collect();
+                self.held_base.insert(on, base.clone());
+                base
+            }
+        };
         uids.extend(self.touched_held.get(&on).into_iter().flatten().copied());
         let mut found = Vec::new();
         for uid in uids {
@@ -695,21 +706,17 @@ impl<'s> View<'s> {
             count: 1,
             who: who.map(str::to_owned),
         };
-        if !self.last_events.contains_key(&row.uid) {
-            let last = fetch!(self, Need::LastEvent(row.uid), LastEvent);
-            self.last_events.insert(row.uid, last);
-        }
-        let repeat = self
-            .last_events
-            .get(&row.uid)
-            .and_then(Option::as_ref)
-            .filter(|last| {
-                last.kind == event.kind
-                    && last.generation == event.generation
-                    && last.reaction == event.reaction
-                    && last.message == event.message
-                    && last.who == event.who
-            });
+        let last = match self.last_events.get(&row.uid) {
+            Some(last) => last.clone(),
+            None => fetch!(self, Need::LastEvent(row.uid), LastEvent),
+        };
+        let repeat = last.as_ref().filter(|last| {
+            last.kind == event.kind
+                && last.generation == event.generation
+                && last.reaction == event.reaction
+                && last.message == event.message
+                && last.who == event.who
+        });
         let is_repeat = repeat.is_some();
         if let Some(last) = repeat {
             event.count = last.count.saturating_add(1);

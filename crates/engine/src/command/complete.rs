@@ -523,7 +523,8 @@ fn next_resync(
         Some(at) if !is_resync => Some(at.min(now + interval_ms)),
         Some(_) => Some(now + interval_ms),
         None => {
-            let spread = (row.uid.as_u128() & 0xffff_ffff) as i128 * i128::from(interval_ms) >> 32;
+            let spread =
+                ((row.uid.as_u128() & 0xffff_ffff) as i128 * i128::from(interval_ms)) >> 32;
             Some(now + interval_ms - Millis::try_from(spread).unwrap_or(0) / 2)
         }
     }

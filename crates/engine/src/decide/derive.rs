@@ -1,6 +1,6 @@
 //! Where a row stands: its phase, whether it is synced and settled, and what its next task is and when.
 //!
-//! A function of the row, its manifest, its effective config, its dependencies and the time. [`next`] is also what a claim uses, so
+//! A function of the row, its manifest, its effective config, its dependencies and the time. [`derive()`] is also what a claim uses, so
 //! what is dispatched and what is shown cannot differ.
 
 use std::sync::Arc;
@@ -126,7 +126,7 @@ pub fn derive(view: &mut View<'_>, row: &Resource) -> Decision<Derivation> {
             EffectiveConfig::Broken(why) => Some(why),
             _ => None,
         },
-        pass_done: state.first_due.is_none() && matches!(state.config, Some(_)),
+        pass_done: state.first_due.is_none() && state.config.is_some(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! The rules every command shares. Pure: rows in, changed rows out; no store, clock, socket or tokio.
 //!
-//! [`derive`] says where a row stands given its neighbours; [`propagate`] applies that and passes on what others must know, until
+//! [`mod@derive`] says where a row stands given its neighbours; [`propagate`] applies that and passes on what others must know, until
 //! nothing changes. Commands change base facts (spec, marks, failure, edges …), call [`crate::view::View::touch`] and leave the rest to it.
 
 pub mod compose;

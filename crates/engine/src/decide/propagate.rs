@@ -1,4 +1,4 @@
-//! Propagation: applies what [`derive`] says to every touched row, and touches what that changes for others, until nothing is left.
+//! Propagation: applies what [`derive()`] says to every touched row, and touches what that changes for others, until nothing is left.
 //!
 //! Per row that changed: its owner's sums and version (one step per level, by difference to what it contributed before), rows held on
 //! it when its readiness or settlement moved, and the values that flow from it while it is Ready. Work is proportional to what changed.
@@ -79,6 +79,12 @@ fn settle(view: &mut View<'_>, row: &Resource, derivation: Derivation) -> Decisi
     if (row.derived.is_ready(), row.derived.settled) != (derived.is_ready(), derived.settled) {
         for held in view.held_on(row.uid)? {
             view.touch(held);
+        }
+        if derived.settled && !derived.is_ready() && row.owner.is_some() {
+            // It will not become Ready by itself: what is queued behind it is blocked, and counts as settled for those above.
+            for edge in view.edges_to(row.uid)? {
+                view.touch(edge.from);
+            }
         }
     }
     if derived.phase == Phase::Ready
