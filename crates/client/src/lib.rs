@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-//! (skeleton)
-=======
 //! A client for the REST API.
 //!
 //! What must hold:
@@ -23,4 +20,3 @@ pub use converge_api_types as types;
 pub use error::{Error, OptionsError};
 pub use options::{DEFAULT_SERVER, Options};
 pub use transport::{Client, Precondition};
->>>>>>> 66987ce (client: conditional writes, and TLS proven against a real server)
