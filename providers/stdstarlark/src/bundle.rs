@@ -6,6 +6,7 @@
 //! what the archive claims. Not here: packing (`conctl bundle pack`), and what the files mean (`child/program.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Cursor, Read};
 use std::path::Path;
 
@@ -53,6 +54,8 @@ pub enum BundleError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bundle {
     files: BTreeMap<String, String>,
+    /// A digest of the files, made once.
+    id: u64,
 }
 
 impl Bundle {
@@ -169,6 +172,11 @@ impl Bundle {
             collector.add(name, content.into())?;
         }
         collector.finish()
+    }
+
+    /// Tells programs apart well enough to remember how they behaved; not a proof of identity.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// The `.star` files by their path in the bundle.
@@ -363,7 +371,12 @@ impl Collector {
             });
             return Err(BundleError::NoEntryPoint(hint));
         }
-        Ok(Bundle { files: self.files })
+        let mut hasher = DefaultHasher::new();
+        self.files.hash(&mut hasher);
+        Ok(Bundle {
+            files: self.files,
+            id: hasher.finish(),
+        })
     }
 }
 

@@ -104,7 +104,7 @@ impl Engine {
             serde_json::to_vec(&request).map_err(|err| TaskError::terminal(err.to_string()))?;
         let mut print = |line: &str| tracing::info!(target: "stdstarlark::print", "{line}");
         self.pool
-            .run(&request, &mut print)
+            .run(bundle.id(), &request, &mut print)
             .await
             .map_err(|error| match error {
                 RunError::Refused(text) | RunError::OverLimit(text) => TaskError::terminal(text),

@@ -46,10 +46,15 @@ pub const PRINT_BYTES: usize = 8 << 10;
 pub const ADDRESS_SPACE_BYTES: u64 = 512 << 20;
 /// The stack evaluation runs on: parser, compiler and interpreter recurse with the nesting of the source.
 pub const STACK_BYTES: usize = 64 << 20;
+/// Processor time of one run, kept by the kernel. On a busy machine it runs slower than the clock, so a good program is
+/// not to blame for its neighbours.
+pub const RUN_PROCESSOR_TIME: Duration = Duration::from_millis(1_500);
 /// How long one run may take, by the clock of the parent.
-pub const RUN_TIME: Duration = Duration::from_secs(3);
-/// After this the kernel ends a child whose parent is gone or stuck; longer than [`RUN_TIME`] by far.
-pub const ALARM_SECONDS: u32 = 10;
+pub const RUN_TIME: Duration = Duration::from_millis(3_500);
+/// A run shorter than this shows that its program is a good one.
+pub const GOOD_TIME: Duration = Duration::from_millis(500);
+/// Good programs that are remembered.
+pub const GOOD_PROGRAMS: usize = 256;
 /// How long a child may take to say that it is there.
 pub const START_TIME: Duration = Duration::from_secs(10);
 /// Runs after which a child is retired, so that nothing can build up in it.

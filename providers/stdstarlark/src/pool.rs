@@ -4,13 +4,14 @@
 //! answered in full and said that it is well; a run that takes too long, is cancelled or dropped kills its child. How a
 //! child ended decides whether the program is to blame (terminal) or the machine (transient).
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
@@ -67,6 +68,11 @@ pub(crate) struct Pool {
     program: ChildProgram,
     /// One per child that may exist. The queue is fair.
     permits: Semaphore,
+    /// For programs not known to be good: one child fewer, where there is more than one. So however many programs attack at
+    /// once, those that have shown themselves good still have a child.
+    newcomers: Semaphore,
+    /// Programs whose last run was short. The most recent last.
+    good: Mutex<VecDeque<u64>>,
     /// The most recently used last: under light load the others stay paged out.
     idle: Mutex<Vec<Worker>>,
 }
@@ -77,21 +83,42 @@ impl Pool {
         Self {
             program,
             permits: Semaphore::new(cores),
+            newcomers: Semaphore::new(cores.saturating_sub(1).max(1)),
+            good: Mutex::default(),
             idle: Mutex::default(),
         }
     }
 
-    /// Runs one encoded request; `print` gets the program's lines as they come.
+    /// Runs one encoded request of a program; `print` gets the program's lines as they come.
     pub(crate) async fn run(
+        &self,
+        program: u64,
+        request: &[u8],
+        print: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Composed, RunError> {
+        let closed = |_| RunError::Unavailable("the pool is closed".into());
+        let _newcomer = match self.is_good(program) {
+            true => None,
+            false => Some(self.newcomers.acquire().await.map_err(closed)?),
+        };
+        let _permit = self.permits.acquire().await.map_err(closed)?;
+        let start = Instant::now();
+        let result = self.run_now(request, print).await;
+        let is_good = match &result {
+            Ok(_) | Err(RunError::Refused(_)) => start.elapsed() < limits::GOOD_TIME,
+            Err(RunError::OverLimit(_)) => false,
+            // It says nothing about the program.
+            Err(RunError::Unavailable(_)) => return result,
+        };
+        self.remember(program, is_good);
+        result
+    }
+
+    async fn run_now(
         &self,
         request: &[u8],
         print: &mut (dyn FnMut(&str) + Send),
     ) -> Result<Composed, RunError> {
-        let _permit = self
-            .permits
-            .acquire()
-            .await
-            .map_err(|_| RunError::Unavailable("the pool is closed".into()))?;
         let mut outside = String::new();
         // A kept-warm child may have been ended by somebody since its last run; that is no fault of this run.
         for _ in 0..2 {
@@ -120,6 +147,30 @@ impl Pool {
         Err(RunError::Unavailable(outside))
     }
 
+    fn is_good(&self, program: u64) -> bool {
+        self.good
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&program)
+    }
+
+    fn remember(&self, program: u64, is_good: bool) {
+        let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = good.iter().position(|known| *known == program);
+        match (place, is_good) {
+            (None, true) => {
+                if good.len() >= limits::GOOD_PROGRAMS {
+                    good.pop_front();
+                }
+                good.push_back(program);
+            }
+            (Some(place), false) => {
+                good.remove(place);
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
     fn take(&self) -> Option<Worker> {
         self.idle
             .lock()
@@ -144,7 +195,14 @@ impl Pool {
 fn too_long() -> String {
     format!(
         "the program took longer than {} s, in one operation that could not be interrupted",
-        limits::RUN_TIME.as_secs()
+        limits::RUN_TIME.as_secs_f32()
+    )
+}
+
+fn too_much_time() -> String {
+    format!(
+        "the program used more than {} s of processor time, in one operation that could not be interrupted",
+        limits::RUN_PROCESSOR_TIME.as_secs_f32()
     )
 }
 
@@ -340,7 +398,7 @@ fn classify(status: ExitStatus, told: &str) -> Death {
             "the program, or a value it made, nests deeper than the interpreter can follow".into(),
         ),
         Some(Ok(Signal::SIGABRT)) if tells_of_memory(told) => Death::Program(out_of_memory()),
-        Some(Ok(Signal::SIGALRM)) => Death::Program(too_long()),
+        Some(Ok(Signal::SIGXCPU)) => Death::Program(too_much_time()),
         Some(Ok(
             signal @ (Signal::SIGABRT
             | Signal::SIGSEGV

@@ -1,12 +1,13 @@
 //! The limits a child sets for itself, which the kernel keeps.
 //!
 //! Address space on top of what is mapped already (a debug build of a worker is large), no core file, no file written,
-//! few descriptors. There is no limit on processor time: it would add up over the runs of a kept-warm child. The wall
-//! clock is the parent's; the alarm here only ends a run whose parent is gone.
+//! few descriptors. Processor time is limited by a timer that starts anew with each run (`RLIMIT_CPU` would add up over the
+//! runs of a kept-warm child); it also ends a run whose parent is gone. The wall clock is the parent's.
 
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::alarm;
+use nix::sys::signal::{SigEvent, SigSet, SigevNotify, Signal};
+use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
+use nix::time::ClockId;
 
 use crate::limits;
 
@@ -50,14 +51,26 @@ pub(super) fn hold_back_group_signals() -> Result<(), String> {
         .map_err(|err| format!("could not block signals: {err}"))
 }
 
-/// Lets the kernel end this process if the run that starts now is still going when nobody can be waiting for it.
-pub(super) fn start_alarm() {
-    alarm::set(limits::ALARM_SECONDS);
-}
+/// Ends this process when a run has used up its processor time.
+pub(super) struct RunTimer(Timer);
 
-/// The run has ended.
-pub(super) fn stop_alarm() {
-    alarm::cancel();
+impl RunTimer {
+    pub(super) fn new() -> Result<Self, String> {
+        // The signal's default action ends the process, and the parent knows the run by it.
+        let signal = SigevNotify::SigevSignal {
+            signal: Signal::SIGXCPU,
+            si_value: 0,
+        };
+        Timer::new(ClockId::CLOCK_PROCESS_CPUTIME_ID, SigEvent::new(signal))
+            .map(Self)
+            .map_err(|err| format!("could not make a timer: {err}"))
+    }
+
+    /// A run starts: what runs before it used does not count.
+    pub(super) fn start(&mut self) -> std::io::Result<()> {
+        let after = Expiration::OneShot(limits::RUN_PROCESSOR_TIME.into());
+        Ok(self.0.set(after, TimerSetTimeFlags::empty())?)
+    }
 }
 
 /// Memory that is resident now; 0 where the system does not say.

@@ -26,6 +26,7 @@ use starlark::PrintHandler;
 
 use crate::limits;
 use crate::protocol::{self, Request, Tag};
+use limit_self::RunTimer;
 use program::Failure;
 
 /// Serves runs over stdin and stdout until stdin ends.
@@ -40,13 +41,16 @@ pub(crate) fn serve() -> Result<(), String> {
         .stack_size(limits::STACK_BYTES)
         .spawn(|| {
             limit_self::set()?;
+            let mut timer = RunTimer::new()?;
             let mut input = io::stdin().lock();
             let output = RefCell::new(io::stdout().lock());
             write(&output, Tag::Ready, b"").map_err(|err| err.to_string())?;
             while let Some((tag, body)) =
                 protocol::read_frame(&mut input).map_err(|err| err.to_string())?
             {
-                if tag != Tag::Request || !answer(&body, &output).map_err(|err| err.to_string())? {
+                if tag != Tag::Request
+                    || !answer(&body, &output, &mut timer).map_err(|err| err.to_string())?
+                {
                     break;
                 }
             }
@@ -59,8 +63,8 @@ pub(crate) fn serve() -> Result<(), String> {
 }
 
 /// Runs one request and answers it; `false` when this process should take no further one.
-fn answer(body: &[u8], output: &RefCell<impl Write>) -> io::Result<bool> {
-    limit_self::start_alarm();
+fn answer(body: &[u8], output: &RefCell<impl Write>, timer: &mut RunTimer) -> io::Result<bool> {
+    timer.start()?;
     let printer = Printer {
         output,
         lines: Cell::new(0),
@@ -94,7 +98,6 @@ fn answer(body: &[u8], output: &RefCell<impl Write>) -> io::Result<bool> {
             false
         }
     };
-    limit_self::stop_alarm();
     Ok(keep)
 }
 
