@@ -7,6 +7,7 @@ mod frames;
 mod leases;
 mod running;
 mod speed;
+mod stages;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,9 @@
 //! Default configs: primed before the first task, live, in order, by push or by pull.
 
 use super::*;
+use crate::wire;
+use crate::worker::core::Core;
+use crate::worker::pairs::Pairs;
 use crate::{Outcome, ProviderConfig};
 
 fn config(n: u32) -> ProviderConfig {
@@ -132,4 +135,47 @@ async fn a_panic_in_ready_counts_as_not_ready() {
         })
         .await;
     worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_push_that_came_after_a_pull_was_sent_beats_its_answer() {
+    let notes = Notes::default();
+    let options = options("127.0.0.1:1");
+    let pairs = Pairs::register(vec![Arc::new(noting(&notes))], &options).unwrap();
+    let (stop, abandon) = (CancellationToken::new(), CancellationToken::new());
+    let mut core = Core::new(
+        pairs,
+        options,
+        tokio::runtime::Handle::current(),
+        stop,
+        abandon,
+    );
+    let update = |n: u32| wire::ProviderConfigUpdate {
+        kind: "demo".to_owned(),
+        kind_version: 1,
+        config: format!(r#"{{"n":{n}}}"#).into(),
+        ..wire::ProviderConfigUpdate::default()
+    };
+    let answer = |n: u32| {
+        Ok(wire::GetProviderConfigResponse {
+            entries: vec![wire::ProviderConfigEntry {
+                kind: "demo".to_owned(),
+                kind_version: 1,
+                config: format!(r#"{{"n":{n}}}"#).into(),
+                ..wire::ProviderConfigEntry::default()
+            }],
+        })
+    };
+    core.on_push(update(2));
+    core.on_pull(vec![0], answer(1));
+    core.on_pull(vec![1], answer(3));
+    core.on_pull(vec![1], Ok(wire::GetProviderConfigResponse::default()));
+    for expected in ["2", "3"] {
+        assert_eq!(notes.next().await, format!(r#"config {{"n":{expected}}}"#));
+    }
+    assert_eq!(
+        notes.next().await,
+        "config none",
+        "a pair that is left out has no default"
+    );
 }
