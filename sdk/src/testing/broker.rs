@@ -47,6 +47,7 @@ pub(super) struct Shared {
     version: watch::Sender<u64>,
     streams: Mutex<JoinSet<()>>,
     sockets: Mutex<Vec<std::net::TcpStream>>,
+    hold_pulls: watch::Sender<bool>,
 }
 
 impl Shared {
@@ -57,6 +58,12 @@ impl Shared {
     /// Something happened: dispatch what can be, and wake who waits.
     pub(super) fn changed(&self) {
         self.version.send_modify(|version| *version += 1);
+    }
+
+    /// Resolves when pulls may be answered.
+    pub(super) async fn pulls_go_on(&self) {
+        // The sender lives as long as we do.
+        let _ = self.hold_pulls.subscribe().wait_for(|held| !held).await;
     }
 
     pub(super) fn spawn(&self, stream: impl Future<Output = ()> + Send + 'static) {
@@ -113,6 +120,7 @@ impl MemoryBroker {
             version: watch::Sender::new(0),
             streams: Mutex::default(),
             sockets: Mutex::default(),
+            hold_pulls: watch::Sender::new(false),
         });
         let mut tasks = JoinSet::new();
         let sockets = Arc::clone(&shared);
@@ -150,6 +158,11 @@ impl MemoryBroker {
     pub fn set_config(&self, pair: &KindVersion, config: ProviderConfig) {
         self.shared.jobs().set_config(pair, config);
         self.shared.changed();
+    }
+
+    /// Holds back the answers to pulls of configs, or lets them go.
+    pub fn hold_pulls(&self, hold: bool) {
+        self.shared.hold_pulls.send_replace(hold);
     }
 
     /// Applies a resource: its next generation, with this spec, is due for stage work, reaction `work`.

@@ -42,6 +42,7 @@ impl WorkerService for Service {
         request: Request<GetProviderConfigRequest>,
     ) -> Result<Response<GetProviderConfigResponse>, Status> {
         let request = request.into_inner();
+        self.0.pulls_go_on().await;
         let jobs = self.0.jobs();
         let mut entries = Vec::new();
         for (at, kind) in request.kinds.iter().enumerate() {

@@ -59,6 +59,29 @@ async fn a_provider_is_told_its_config_before_the_first_task_and_edits_in_order_
 #[tokio::test]
 async fn against_a_broker_that_pushes_nothing_at_first_tasks_wait_for_the_pull() {
     told_in_order(false).await;
+
+    let broker = broker_with(|options| options.push_configs = false).await;
+    broker.set_config(&demo(), config(1));
+    broker.hold_pulls(true);
+    broker.apply(&demo(), "a", empty());
+    let notes = Notes::default();
+    let worker = start_one(&broker.addr(), noting(&notes));
+    broker
+        .until(LIMIT, "the task is out", |broker| {
+            broker.job(&demo(), "a").is_some_and(|job| job.is_claimed)
+        })
+        .await;
+    let seen = broker.heartbeats();
+    broker
+        .until(LIMIT, "a while passes", |broker| {
+            broker.heartbeats() > seen + 2
+        })
+        .await;
+    assert!(notes.is_empty(), "the task waits");
+    broker.hold_pulls(false);
+    assert_eq!(notes.next().await, r#"config {"n":1}"#);
+    assert_eq!(notes.next().await, r#"task {"n":1}"#);
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! What is on the wire, below the library that speaks gRPC: the order of the first messages, and how a stream is left.
 
 use bytes::{Buf, Bytes, BytesMut};
-use h2::RecvStream;
 use h2::server::{Connection, SendResponse};
+use h2::{RecvStream, SendStream};
 use prost::Message;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -17,7 +17,8 @@ use crate::wire::{self, WorkStreamClientMsg};
 struct Peer {
     connection: Connection<TcpStream, Bytes>,
     body: RecvStream,
-    _respond: SendResponse<Bytes>,
+    respond: SendResponse<Bytes>,
+    down: Option<SendStream<Bytes>>,
     buffer: BytesMut,
 }
 
@@ -41,9 +42,48 @@ impl Peer {
                 return Self {
                     connection,
                     body: request.into_body(),
-                    _respond: respond,
+                    respond,
+                    down: None,
                     buffer: BytesMut::new(),
                 };
+            }
+        }
+    }
+
+    fn respond(&mut self, grpc_status: Option<&str>) {
+        let mut response = http::Response::builder().header("content-type", "application/grpc");
+        if let Some(status) = grpc_status {
+            response = response.header("grpc-status", status);
+        }
+        let response = response.body(()).unwrap();
+        self.down = Some(
+            self.respond
+                .send_response(response, grpc_status.is_some())
+                .unwrap(),
+        );
+    }
+
+    fn send(&mut self, body: wire::work_stream_server_msg::Body) {
+        if self.down.is_none() {
+            self.respond(None);
+        }
+        let message = wire::WorkStreamServerMsg { body: Some(body) }.encode_to_vec();
+        let mut frame = vec![0];
+        frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+        frame.extend(message);
+        self.down
+            .as_mut()
+            .unwrap()
+            .send_data(frame.into(), false)
+            .unwrap();
+    }
+
+    /// The next message that is no heartbeat.
+    async fn next_word(&mut self) -> Body {
+        loop {
+            match self.next().await.unwrap() {
+                Body::Heartbeat(_) => {}
+                body => return body,
             }
         }
     }
@@ -158,6 +198,106 @@ async fn only_the_end_of_a_drain_ends_the_stream_in_order() {
         panic!("{last:?} is not the word that it takes no more tasks")
     };
     assert!(!interest.has_worker);
+}
+
+#[tokio::test]
+async fn a_worker_that_leaves_a_stream_and_lives_on_breaks_it() {
+    let (listener, addr) = listen().await;
+    let _worker = start(options(&addr), vec![Arc::new(provider("a"))]);
+    for _ in 0..2 {
+        let mut peer = Peer::accept(&listener).await;
+        peer.next().await.unwrap();
+        peer.respond(Some("14"));
+        assert_eq!(peer.end().await, End::Broken);
+    }
+}
+
+#[tokio::test]
+async fn what_runs_and_what_waits_is_resumed_and_results_come_before_new_work() {
+    let (listener, addr) = listen().await;
+    let (notes, release) = (Notes::default(), CancellationToken::new());
+    let (said, go) = (notes.clone(), release.clone());
+    let runs = FnProvider::new(KindVersion::new("a", 2), move |_, request| {
+        let (said, go) = (said.clone(), go.clone());
+        async move {
+            said.add(&*request.resource.name);
+            if request.resource.name == "1" {
+                go.cancelled().await;
+            } else {
+                std::future::pending::<()>().await;
+            }
+            Ok(Outcome::new().with_status(json!(request.resource.name)))
+        }
+    });
+    let mut options = options(&addr);
+    options.max_parallel = 2;
+    let _worker = start(
+        options,
+        vec![Arc::new(runs), Arc::new(provider("b").with_ready(|| false))],
+    );
+    let mut peer = Peer::accept(&listener).await;
+    peer.next().await.unwrap();
+    peer.send(wire::work_stream_server_msg::Body::Config(
+        wire::ProviderConfigUpdate {
+            kind: "a".to_owned(),
+            kind_version: 2,
+            ..wire::ProviderConfigUpdate::default()
+        },
+    ));
+    for n in 1..=3_u8 {
+        peer.send(wire::work_stream_server_msg::Body::Task(wire::StageTask {
+            stage: 2,
+            kind: "a".to_owned(),
+            kind_version: 2,
+            resource_id: vec![n; 16].into(),
+            lease_token: format!("lease-{n}"),
+            claim_epoch: n.into(),
+            work_req: Some(wire::WorkRequest {
+                resource: Some(wire::Resource {
+                    name: n.to_string(),
+                    ..wire::Resource::default()
+                }),
+                ..wire::WorkRequest::default()
+            }),
+            ..wire::StageTask::default()
+        }));
+    }
+    // The third waits for a slot; a heartbeat names it too.
+    loop {
+        if let Ok(Body::Heartbeat(beat)) = peer.next().await
+            && beat.lease_token.len() == 3
+        {
+            break;
+        }
+    }
+    assert_eq!(
+        (notes.next().await, notes.next().await),
+        ("1".to_owned(), "2".to_owned())
+    );
+    drop(peer);
+    release.cancel();
+    // Until the first is a result, the worker may come back with it running still.
+    loop {
+        let mut peer = Peer::accept(&listener).await;
+        let Body::Subscribe(subscribe) = peer.next_word().await else {
+            panic!("Subscribe is the first message")
+        };
+        let mut resumed: Vec<_> = subscribe
+            .resumed
+            .iter()
+            .map(|claim| (&*claim.lease_token, claim.claim_epoch))
+            .collect();
+        resumed.sort_unstable();
+        assert_eq!(resumed, [("lease-1", 1), ("lease-2", 2), ("lease-3", 3)]);
+        assert!(matches!(peer.next_word().await, Body::Interest(interest) if interest.kind == "b"));
+        if let Body::Complete(complete) = peer.next_word().await {
+            assert_eq!(
+                (&*complete.lease_token, &complete.status[..]),
+                ("lease-1", &br#""1""#[..])
+            );
+            return;
+        }
+    }
 }
 
 #[tokio::test]

@@ -60,26 +60,44 @@ async fn heartbeats_keep_the_claims_of_running_and_of_waiting_tasks() {
 #[tokio::test]
 async fn a_newer_claim_cancels_the_older_handler_and_starts_when_it_has_ended() {
     let broker = broker().await;
-    let (notes, release) = (Notes::default(), CancellationToken::new());
-    let worker = start_one(&broker.addr(), waiting(&notes, &release));
+    let (notes, cleaned) = (Notes::default(), CancellationToken::new());
+    let (said, go) = (notes.clone(), cleaned.clone());
+    let provider = FnProvider::new(demo(), move |ctx, _| {
+        let (said, go) = (said.clone(), go.clone());
+        async move {
+            said.add(format!("start {}", ctx.claim_epoch()));
+            if ctx.claim_epoch() == 1 {
+                let reason = ctx.cancelled().await;
+                said.add(format!("cancelled {reason:?} {:?}", ctx.lease()));
+                go.cancelled().await;
+                said.add("end 1");
+                return Err(TaskError::terminal("cut"));
+            }
+            Ok(Outcome::new().with_status(json!({"epoch": ctx.claim_epoch()})))
+        }
+    });
+    let worker = start_one(&broker.addr(), provider);
     broker.apply(&demo(), "a", empty());
-    assert_eq!(notes.next().await, "start a 1");
+    assert_eq!(notes.next().await, "start 1");
     broker.steal(&demo(), "a");
     assert_eq!(notes.next().await, "cancelled LeaseLost Lost");
-    assert_eq!(
-        notes.next().await,
-        "start a 2",
-        "only then the newer starts"
-    );
+    let seen = broker.heartbeats();
     broker
-        .until(LIMIT, "the older result is fenced", |broker| {
-            broker.fenced() == 1
+        .until(LIMIT, "a while passes", |broker| {
+            broker.heartbeats() > seen + 2
         })
         .await;
-    release.cancel();
+    assert!(
+        broker.job(&demo(), "a").unwrap().is_claimed && notes.is_empty(),
+        "the newer waits"
+    );
+    cleaned.cancel();
+    assert_eq!(notes.next().await, "end 1");
+    assert_eq!(notes.next().await, "start 2");
     broker
         .until(LIMIT, "the newer lands", |broker| is_synced(broker, "a"))
         .await;
+    assert_eq!(broker.fenced(), 1, "the older result changed nothing");
     let status = broker.look(&demo(), "a").unwrap().status.unwrap();
     assert_eq!(status.as_str(), Some(r#"{"epoch":2}"#));
     worker.stop().await.unwrap();
