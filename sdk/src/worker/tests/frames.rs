@@ -137,6 +137,33 @@ async fn listen() -> (TcpListener, String) {
     (listener, addr)
 }
 
+fn config() -> wire::ProviderConfigUpdate {
+    wire::ProviderConfigUpdate {
+        kind: "a".to_owned(),
+        kind_version: 2,
+        ..wire::ProviderConfigUpdate::default()
+    }
+}
+
+fn task(n: u8) -> wire::StageTask {
+    wire::StageTask {
+        stage: 2,
+        kind: "a".to_owned(),
+        kind_version: 2,
+        resource_id: vec![n; 16].into(),
+        lease_token: format!("lease-{n}"),
+        claim_epoch: n.into(),
+        work_req: Some(wire::WorkRequest {
+            resource: Some(wire::Resource {
+                name: n.to_string(),
+                ..wire::Resource::default()
+            }),
+            ..wire::WorkRequest::default()
+        }),
+        ..wire::StageTask::default()
+    }
+}
+
 fn provider(kind: &str) -> FnProvider {
     FnProvider::new(KindVersion::new(kind, 2), async |_, _| Ok(Outcome::new()))
 }
@@ -201,13 +228,52 @@ async fn only_the_end_of_a_drain_ends_the_stream_in_order() {
 }
 
 #[tokio::test]
+async fn a_task_that_crosses_the_half_close_is_left_to_the_broker() {
+    let (listener, addr) = listen().await;
+    let notes = Notes::default();
+    let said = notes.clone();
+    let runs = FnProvider::new(KindVersion::new("a", 2), move |_, _| {
+        said.add("started");
+        std::future::pending()
+    });
+    let configured = CancellationToken::new();
+    let tell = configured.clone();
+    let runs = runs.with_on_config(move |_| tell.cancel());
+    let mut worker = start(options(&addr), vec![Arc::new(runs)]);
+    let mut peer = Peer::accept(&listener).await;
+    peer.next().await.unwrap();
+    peer.send(wire::work_stream_server_msg::Body::Config(config()));
+    while !configured.is_cancelled() {
+        peer.next().await.unwrap();
+    }
+    worker.stop.cancel();
+    assert_eq!(peer.end().await, End::InOrder);
+    peer.send(wire::work_stream_server_msg::Body::Task(task(1)));
+    // Long enough for a handler to start; the broker closes its side only then.
+    let quiet = tokio::time::timeout(Duration::from_millis(200), async {
+        tokio::select! {
+            _ = notes.next() => {}
+            () = async { while let Some(Ok(_)) = peer.connection.accept().await {} } => {}
+        }
+    });
+    assert!(quiet.await.is_err(), "nothing starts");
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
+    peer.down.as_mut().unwrap().send_trailers(trailers).unwrap();
+    let closing = async { while let Some(Ok(_)) = peer.connection.accept().await {} };
+    let (ended, ()) = tokio::join!(worker.ended(), closing);
+    ended.unwrap();
+}
+
+#[tokio::test]
 async fn a_worker_that_leaves_a_stream_and_lives_on_breaks_it() {
     let (listener, addr) = listen().await;
     let _worker = start(options(&addr), vec![Arc::new(provider("a"))]);
-    for _ in 0..2 {
+    // However the broker ends its side, in order or not.
+    for status in ["14", "0"] {
         let mut peer = Peer::accept(&listener).await;
         peer.next().await.unwrap();
-        peer.respond(Some("14"));
+        peer.respond(Some(status));
         assert_eq!(peer.end().await, End::Broken);
     }
 }
@@ -237,30 +303,9 @@ async fn what_runs_and_what_waits_is_resumed_and_results_come_before_new_work() 
     );
     let mut peer = Peer::accept(&listener).await;
     peer.next().await.unwrap();
-    peer.send(wire::work_stream_server_msg::Body::Config(
-        wire::ProviderConfigUpdate {
-            kind: "a".to_owned(),
-            kind_version: 2,
-            ..wire::ProviderConfigUpdate::default()
-        },
-    ));
-    for n in 1..=3_u8 {
-        peer.send(wire::work_stream_server_msg::Body::Task(wire::StageTask {
-            stage: 2,
-            kind: "a".to_owned(),
-            kind_version: 2,
-            resource_id: vec![n; 16].into(),
-            lease_token: format!("lease-{n}"),
-            claim_epoch: n.into(),
-            work_req: Some(wire::WorkRequest {
-                resource: Some(wire::Resource {
-                    name: n.to_string(),
-                    ..wire::Resource::default()
-                }),
-                ..wire::WorkRequest::default()
-            }),
-            ..wire::StageTask::default()
-        }));
+    peer.send(wire::work_stream_server_msg::Body::Config(config()));
+    for n in 1..=3 {
+        peer.send(wire::work_stream_server_msg::Body::Task(task(n)));
     }
     // The third waits for a slot; a heartbeat names it too.
     loop {
