@@ -234,6 +234,8 @@ mod tests {
         std::os::unix::fs::symlink("b.star", dir.path().join("link.star")).unwrap();
         let packed = pack(dir.path()).unwrap();
         let mut zip = zip::ZipArchive::new(Cursor::new(&packed.bytes)).unwrap();
+        // A strict reader compares both headers of each entry.
+        zip.validate_header_consistency().unwrap();
         let mut names = Vec::new();
         for index in 0..zip.len() {
             let file = zip.by_index(index).unwrap();
