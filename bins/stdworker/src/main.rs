@@ -1,3 +1,131 @@
-//! (skeleton)
+//! `stdworker`: the worker that ships in the box. Registers the general-purpose providers by kind and serves them.
+//!
+//! What it hosts is `hosted.rs`, how it is told to run is `flags.rs`; everything a worker does is `converge_sdk`.
 
-fn main() {}
+mod flags;
+mod hosted;
+mod kinds;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use converge_sdk::{RunOptions, ServeError, serve_with};
+
+use crate::flags::Flags;
+use crate::hosted::Hosted;
+
+/// The command line, a variable or a list of kinds makes no sense.
+const EXIT_USAGE: u8 = 64;
+
+const ABOUT: &str = "Serve Converge's general-purpose kinds: scripts, programs, Terraform modules, and compositions as data";
+
+const LONG_ABOUT: &str = "\
+Serve Converge's general-purpose kinds: scripts, programs, Terraform modules, and compositions as data.
+
+A worker dials the control plane's broker, says which kinds it serves, and does the work it is sent; it keeps nothing, so any number of them may run anywhere. \
+SIGTERM or SIGINT lets running tasks finish within the drain timeout; a second one kills them.";
+
+const EXAMPLES: &str = "\
+Examples:
+  stdworker --broker-addr http://127.0.0.1:7070          serve every kind
+  WORKER_KINDS=stdshell,stdcel stdworker                 serve these only (BROKER_ADDR is set)
+  STDIO_KINDS=dns,mail STDIO_COMMAND=./handler stdworker  serve kinds of your own with a program of yours
+  stdworker kinds                                        what would be served
+
+Every flag has the variable shown beside it; the flag wins. Durations read 500ms, 30s, 5m, 1h30m.
+Exit codes: 0 ended in order, 1 something broke or a result was not delivered, 64 usage, 130 ended by a second signal.";
+
+#[derive(Debug, Parser)]
+#[command(name = "stdworker", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
+#[command(subcommand_negates_reqs = true)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve tasks until SIGTERM or SIGINT; what happens without a command.
+    Serve,
+    /// Print the kinds this worker would serve.
+    Kinds(kinds::KindsArgs),
+}
+
+fn main() -> ExitCode {
+    stdstarlark::enter_child_if_asked();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { EXIT_USAGE } else { 0 };
+            // Nothing can be done about a closed stderr.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let hosted = match Hosted::of(&cli.flags) {
+        Ok(hosted) => hosted,
+        Err(error) => {
+            eprintln!("stdworker: {error}");
+            return ExitCode::from(error.exit_code());
+        }
+    };
+    match cli.command.unwrap_or(Command::Serve) {
+        Command::Serve => serve(&cli.flags, hosted),
+        Command::Kinds(args) => kinds::run(&args, &cli.flags, &hosted),
+    }
+}
+
+fn serve(flags: &Flags, hosted: Hosted) -> ExitCode {
+    let options = match RunOptions::from_vars(|variable| flags.get(variable)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("stdworker cannot start:\n{error}\nSee stdworker --help.");
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    if let Err(error) = hosted.check_selection(options.kinds.as_deref()) {
+        eprintln!("stdworker: {error}");
+        return ExitCode::from(error.exit_code());
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("stdworker could not start its threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let served = hosted
+        .selected(options.kinds.as_deref())
+        .map(|kind| kind.pair.to_string());
+    eprintln!(
+        "stdworker {} serves {} for {}, {} tasks at once",
+        env!("CARGO_PKG_VERSION"),
+        served.collect::<Vec<_>>().join(", "),
+        options.broker,
+        options.max_parallel
+    );
+    match runtime.block_on(serve_with(hosted.into_providers(), options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("stdworker: {}", chain(&error));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &ServeError) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
