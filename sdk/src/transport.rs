@@ -33,8 +33,6 @@ pub(crate) enum DialError {
     Http(#[source] tonic::transport::Error),
     #[error("the broker did not answer within {0:?}")]
     Timeout(Duration),
-    #[error("https:// is not supported by this build")]
-    Tls,
 }
 
 /// A connection that was dialled.
@@ -103,9 +101,6 @@ async fn connect(
     options: &RunOptions,
     keepalive: Duration,
 ) -> Result<Connection, DialError> {
-    if broker.is_tls() {
-        return Err(DialError::Tls);
-    }
     let stream = TcpStream::connect((broker.host(), broker.port()))
         .await
         .map_err(DialError::Tcp)?;

@@ -75,6 +75,18 @@ pub async fn run_worker(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), WorkerError> {
     let pairs = Pairs::register(providers, &options)?;
+    if options.broker.is_tls() {
+        let problem = format!(
+            "BROKER_ADDR={}: this version speaks http:// only",
+            options.broker
+        );
+        return Err(WorkerError::Registration {
+            problems: vec![problem],
+        });
+    }
+    if let Some(addr) = options.health_addr {
+        tracing::warn!(%addr, "HEALTH_ADDR is set, but this version serves no health endpoint");
+    }
     let stop = CancellationToken::new();
     let abandon = CancellationToken::new();
     let _abandon_on_drop = abandon.clone().drop_guard();
