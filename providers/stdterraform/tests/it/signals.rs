@@ -1,0 +1,200 @@
+//! Runs that must stop: what they save, what they let go of, what is left of them.
+
+use std::process::Command;
+
+use converge_sdk::{CancelReason, Provider as _};
+use serde_json::json;
+
+use crate::support::daemon::{Daemon, aws, s3};
+use crate::support::{Bench, Job, ready, resources_of, status};
+
+fn state(endpoint: &str, job: &Job) -> Vec<String> {
+    let key = format!("s3://states/terraform/stdterraform/{}.tfstate", job.uid);
+    resources_of(&aws(endpoint, &["s3", "cp", &key, "-"]))
+}
+
+fn is_locked(endpoint: &str, job: &Job) -> bool {
+    aws(endpoint, &["s3", "ls", "--recursive", "s3://states"])
+        .contains(&format!("{}.tfstate.tflock", job.uid))
+}
+
+#[tokio::test]
+async fn a_timeout_interrupts_once_and_waits_for_the_state() {
+    let mut bench = Bench::new();
+    let config = bench.s3(&s3().url());
+    let provider = bench.provider();
+    let (source, release) = bench.waiting("timeout");
+    let job =
+        Job::apply(json!({"source": source}), config).with_config("timeout_seconds", json!(6));
+    let error = job.work(&provider).await.unwrap_err();
+    assert!(!error.is_terminal());
+    assert!(
+        error
+            .message()
+            .contains("apply was interrupted by the timeout of 6 s; its state is saved"),
+        "{error}"
+    );
+    assert_eq!(error.conditions()[0].reason, "Interrupted");
+    assert!(
+        error.status().is_some(),
+        "where the state is and what was applied is reported"
+    );
+    bench.assert_clean();
+    assert!(!is_locked(&s3().url(), &job));
+    assert!(state(&s3().url(), &job).contains(&"terraform_data.first".to_owned()));
+
+    std::fs::write(release, "").unwrap();
+    let mut job = job;
+    job.status = error.status().cloned();
+    let outcome = job.work(&provider).await.unwrap();
+    assert_eq!(
+        ready(&outcome).message,
+        "1 added, 0 changed, 1 destroyed",
+        "the interrupted one is made anew, the other one stays"
+    );
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_its_grace_is_killed_and_said_to_be() {
+    let mut bench = Bench::new();
+    let server = Daemon::start("moto_server", &["-H", "127.0.0.1", "-p", "{port}"]);
+    aws(&server.url(), &["s3", "mb", "s3://states"]);
+    let config = bench.s3(&server.url());
+    let provider = bench.provider();
+    let (source, release) = bench.waiting("hung");
+    let job =
+        Job::apply(json!({"source": source}), config).with_config("kill_grace_seconds", json!(2));
+    let (ctx, control) = job.context();
+    let run = provider.work(&ctx, job.request());
+    let stop = async {
+        bench.begun("hung").await;
+        server.signal("STOP");
+        control.cancel(CancelReason::Deadline);
+    };
+    let (result, ()) = tokio::join!(run, stop);
+    server.signal("CONT");
+    let error = result.unwrap_err();
+    assert!(
+        !error.is_terminal()
+            && error
+                .message()
+                .contains("did not end within 2 s and was killed"),
+        "{error}"
+    );
+    bench.assert_clean();
+    assert!(is_locked(&server.url(), &job));
+
+    // The run that left the lock is known to be over: it was this worker's own.
+    std::fs::write(release, "").unwrap();
+    let outcome = job.work(&provider).await.unwrap();
+    assert!(status(&outcome)["outputs"]["first"].is_string());
+    assert!(!is_locked(&server.url(), &job));
+}
+
+#[tokio::test]
+async fn a_stop_before_anything_began_begins_nothing() {
+    let bench = Bench::new();
+    let (source, _) = bench.waiting("never");
+    let job = bench.job(&source, json!({}));
+    let (ctx, control) = job.context();
+    control.cancel(CancelReason::Drain);
+    let error = bench
+        .provider()
+        .work(&ctx, job.request())
+        .await
+        .unwrap_err();
+    assert!(
+        !error.is_terminal() && error.message().contains("stopped before"),
+        "{error}"
+    );
+    assert!(bench.web.requests().is_empty());
+
+    let (ctx, control) = job.context();
+    control.set_uncertain(true);
+    let error = bench
+        .provider()
+        .work(&ctx, job.request())
+        .await
+        .unwrap_err();
+    assert!(
+        !error.is_terminal() && error.message().contains("was not begun"),
+        "{error}"
+    );
+    assert!(bench.web.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_lease_that_becomes_uncertain_stops_the_next_phase() {
+    let bench = Bench::new();
+    let (source, release) = bench.waiting("lease");
+    let job = bench.job(&source, json!({}));
+    let (ctx, control) = job.context();
+    let provider = bench.provider();
+    let run = provider.work(&ctx, job.request());
+    let doubt = async {
+        bench.begun("lease").await;
+        control.set_uncertain(true);
+        std::fs::write(&release, "").unwrap();
+    };
+    let (result, ()) = tokio::join!(run, doubt);
+    // The apply went on to its end: stopping it would save nothing.
+    let outcome = result.unwrap();
+    assert_eq!(ready(&outcome).message, "2 added, 0 changed, 0 destroyed");
+    assert_eq!(bench.resources(job.uid).len(), 2);
+}
+
+#[tokio::test]
+async fn one_interrupt_is_sent_not_two() {
+    let bench = Bench::new();
+    let provider = bench.provider();
+    let counted = bench.path().join("count");
+    let begun = bench.path().join("begun");
+    // The provisioner's shell counts what reaches the group, and lives a while after the first.
+    let script = format!(
+        "trap 'echo INT >> {c}' INT; trap 'echo TERM >> {c}' TERM; touch {b}; i=0; while [ $i -lt 100 ]; do sleep 0.05; [ -s {c} ] && i=$((i+1)); done",
+        c = counted.display(),
+        b = begun.display()
+    );
+    let main = format!(
+        "resource \"terraform_data\" \"x\" {{\n  provisioner \"local-exec\" {{\n    command = \"{script}\"\n  }}\n}}\n"
+    );
+    let source = bench.module("once", &[("main.tf", &main)]);
+    let job = bench.job(&source, json!({}));
+    let (ctx, control) = job.context();
+    let stop = async {
+        crate::support::wait_for_async("the provisioner runs", || begun.exists()).await;
+        control.cancel(CancelReason::Drain);
+    };
+    let (result, ()) = tokio::join!(provider.work(&ctx, job.request()), stop);
+    result.unwrap_err();
+    let text = std::fs::read_to_string(&counted).unwrap_or_default();
+    assert!(
+        !text.contains("TERM") && text.lines().count() <= 1,
+        "{text}"
+    );
+    bench.assert_clean();
+}
+
+impl Daemon {
+    /// Sends a signal to the server itself.
+    fn signal(&self, name: &str) {
+        let pattern = format!("moto_server -H 127.0.0.1 -p {}", self.port);
+        let found = Command::new("pgrep")
+            .args(["-f", &pattern])
+            .output()
+            .unwrap();
+        for pid in String::from_utf8(found.stdout).unwrap().lines() {
+            let command =
+                std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            if command.contains("python") {
+                assert!(
+                    Command::new("kill")
+                        .args([format!("-{name}"), pid.to_owned()])
+                        .status()
+                        .unwrap()
+                        .success()
+                );
+            }
+        }
+    }
+}
