@@ -52,6 +52,11 @@ const KNOWN: &[Need] = &[
         install: Some(&["python3", "-m", "pip", "install", "-q", "moto[server]"]),
     },
     Need {
+        program: "aws",
+        hint: "pip install awscli (fetches modules from s3, and looks whether a store can lock)",
+        install: Some(&["python3", "-m", "pip", "install", "-q", "awscli"]),
+    },
+    Need {
         program: "terraform",
         hint: "install Terraform 1.10 or newer from https://developer.hashicorp.com/terraform/install",
         install: None,
@@ -67,6 +72,7 @@ const TESTS: &[&str] = &[
     "openssl",
     "python3",
     "moto_server",
+    "aws",
     "terraform",
 ];
 

@@ -6,7 +6,8 @@
 use crate::backend::StateBackend;
 use crate::failure::Failure;
 use crate::messages::{Counts, cut};
-use crate::session::{Done, Origin, PUSH, Session, lock_failure};
+use crate::recovery::{PUSH, lock_failure};
+use crate::session::{Done, Origin, Session};
 use crate::spec::{Spec, Vars};
 use crate::state;
 use crate::status::Applied;

@@ -103,7 +103,7 @@ pub(crate) fn unpack(archive: &Path, target: &Path, limits: Limits) -> Result<()
         }
         let path = {
             let bytes = entry.path_bytes();
-            relative(&bytes, limits.path_bytes).map_err(|why| refuse(why))?
+            relative(&bytes, limits.path_bytes).map_err(refuse)?
         };
         let Some(path) = path else { continue };
         if !seen.insert(path.clone()) && kind != EntryType::Directory {

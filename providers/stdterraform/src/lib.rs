@@ -35,6 +35,7 @@ mod home;
 mod messages;
 mod options;
 mod place;
+mod recovery;
 mod redact;
 mod session;
 mod source;

@@ -194,7 +194,7 @@ impl Summary {
         let all: Vec<_> = if self.planned.is_empty() {
             outputs.collect()
         } else {
-            self.planned.iter().cloned().collect()
+            self.planned.clone()
         };
         let more = all.len().saturating_sub(SHOWN) + self.more;
         let mut text = all

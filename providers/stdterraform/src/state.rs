@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::backend::StateBackend;
 use crate::failure::Failure;
 use crate::place::Place;
-use crate::session::{Origin, Session, lock_failure};
+use crate::recovery::lock_failure;
+use crate::session::{Origin, Session};
 use crate::task::{Helper, Task, ended};
 use crate::version::Wanted;
 
@@ -208,23 +209,21 @@ pub(crate) async fn probe(task: &Task<'_>, place: &Place) -> Result<(), Failure>
         task.uid,
         std::process::id()
     );
-    let put = || {
-        let args = [
-            "put-object",
-            "--bucket",
-            bucket,
-            "--key",
-            &key,
-            "--if-none-match",
-            "*",
-            "--cli-connect-timeout",
-            "10",
-        ];
-        s3api(task, place, &args)
-    };
+    let base = [
+        "put-object",
+        "--bucket",
+        bucket,
+        "--key",
+        &key,
+        "--cli-connect-timeout",
+        "10",
+    ];
+    let conditional = [&base[..], &["--if-none-match", "*"]].concat();
     let what = format!("whether {endpoint} honours conditional writes could not be seen");
-    task.must(put(), "BackendUnavailable", &what).await?;
-    let second = task.run(put()).await;
+    // The first one overwrites: a probe that was interrupted may have left its object.
+    task.must(s3api(task, place, &base), "BackendUnavailable", &what)
+        .await?;
+    let second = task.run(s3api(task, place, &conditional)).await;
     let delete = s3api(
         task,
         place,
