@@ -1,0 +1,208 @@
+//! What the writer remembers of its tables, so that the reads of a command are mostly hits.
+//!
+//! Written through: an entry always says what the current transaction would read. The writer is the only one who writes, so between
+//! transactions that is what is committed; after a rollback the whole cache is dropped. Bounded by rows and by bytes, the least recently
+//! used going first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use converge_engine::model::{Config, DocSlot, Event, ManifestRow, Pair, Resource};
+use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName, Uid};
+use converge_types::json::Doc;
+use hashlink::LruCache;
+
+/// Larger documents are read from the table each time.
+const DOC_BYTES: usize = 16 << 10;
+/// What a row is taken to weigh besides its documents.
+const ROW_BYTES: usize = 2 << 10;
+const CONFIGS: usize = 1_024;
+/// Larger configs are read from the table each time.
+const CONFIG_BYTES: usize = 64 << 10;
+const PAIRS: usize = 16_384;
+
+/// Nothing known, or what the table holds (perhaps nothing).
+type Known<T> = Option<Option<T>>;
+
+/// A resource and what hangs on it.
+pub(crate) struct Cached {
+    pub(crate) id: i64,
+    pub(crate) row: Arc<Resource>,
+    docs: [Known<Doc>; 5],
+    pub(crate) last_event: Known<Event>,
+    pub(crate) events: Option<u32>,
+}
+
+impl Cached {
+    fn weight(&self) -> usize {
+        let docs = self.docs.iter().flatten().flatten();
+        ROW_BYTES + docs.map(Doc::size).sum::<usize>()
+    }
+}
+
+pub(crate) struct Cache {
+    resources: LruCache<Uid, Cached>,
+    names: HashMap<(Kind, ResourceName), Uid>,
+    bytes: usize,
+    max_rows: usize,
+    max_bytes: usize,
+    pub(crate) manifests: HashMap<KindVersion, Arc<ManifestRow>>,
+    pairs: HashMap<KindVersion, (Pair, bool)>,
+    configs: LruCache<ConfigName, Arc<Config>>,
+}
+
+impl Cache {
+    pub(crate) fn new(max_rows: usize, max_bytes: usize) -> Self {
+        Self {
+            resources: LruCache::new_unbounded(),
+            names: HashMap::new(),
+            bytes: 0,
+            max_rows,
+            max_bytes,
+            manifests: HashMap::new(),
+            pairs: HashMap::new(),
+            configs: LruCache::new(CONFIGS),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.max_rows, self.max_bytes);
+    }
+
+    // --- resources ---
+
+    pub(crate) fn get(&mut self, uid: Uid) -> Option<&mut Cached> {
+        self.resources.get_mut(&uid)
+    }
+
+    pub(crate) fn by_name(&mut self, kind: &Kind, name: &ResourceName) -> Option<Arc<Resource>> {
+        let uid = *self.names.get(&(kind.clone(), name.clone()))?;
+        self.get(uid).map(|cached| cached.row.clone())
+    }
+
+    /// Remembers a row that was read.
+    pub(crate) fn loaded(&mut self, id: i64, row: Arc<Resource>) {
+        self.put(Cached {
+            id,
+            row,
+            docs: [const { None }; 5],
+            last_event: None,
+            events: None,
+        });
+    }
+
+    /// Remembers a row that was inserted: nothing hangs on it yet.
+    pub(crate) fn inserted(&mut self, id: i64, row: Arc<Resource>) {
+        self.put(Cached {
+            id,
+            row,
+            docs: [const { Some(None) }; 5],
+            last_event: Some(None),
+            events: Some(0),
+        });
+    }
+
+    fn put(&mut self, cached: Cached) {
+        let row = &cached.row;
+        let uid = row.uid;
+        self.names
+            .insert((row.kv.kind.clone(), row.name.clone()), uid);
+        self.bytes += cached.weight();
+        if let Some(old) = self.resources.insert(uid, cached) {
+            self.bytes = self.bytes.saturating_sub(old.weight());
+        }
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        while self.resources.len() > self.max_rows || self.bytes > self.max_bytes {
+            match self.resources.remove_lru() {
+                Some((uid, cached)) => self.forgotten(uid, &cached),
+                None => break,
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, uid: Uid) {
+        if let Some(cached) = self.resources.remove(&uid) {
+            self.forgotten(uid, &cached);
+        }
+    }
+
+    fn forgotten(&mut self, uid: Uid, cached: &Cached) {
+        self.bytes = self.bytes.saturating_sub(cached.weight());
+        let name = (cached.row.kv.kind.clone(), cached.row.name.clone());
+        if self.names.get(&name) == Some(&uid) {
+            self.names.remove(&name);
+        }
+    }
+
+    // --- documents ---
+
+    pub(crate) fn doc(&mut self, uid: Uid, slot: DocSlot) -> Known<Doc> {
+        self.get(uid)?.docs[slot as usize].clone()
+    }
+
+    /// Remembers what the table holds for a document of a remembered resource.
+    pub(crate) fn doc_put(&mut self, uid: Uid, slot: DocSlot, doc: Option<&Doc>) {
+        let Some(cached) = self.resources.get_mut(&uid) else {
+            return;
+        };
+        let before = cached.weight();
+        cached.docs[slot as usize] = match doc {
+            Some(doc) if doc.size() > DOC_BYTES => None,
+            // A copy: a slice would keep the whole message alive that it came in with.
+            Some(doc) => Some(Some(Doc::from_stored(Bytes::copy_from_slice(
+                doc.as_bytes(),
+            )))),
+            None => Some(None),
+        };
+        self.bytes = self.bytes.saturating_sub(before) + cached.weight();
+        self.shrink();
+    }
+
+    // --- pairs and configs ---
+
+    pub(crate) fn pair(&self, kv: &KindVersion) -> Option<&Pair> {
+        self.pairs.get(kv).map(|(pair, _)| pair)
+    }
+
+    pub(crate) fn pair_loaded(&mut self, pair: Pair) {
+        self.pairs.insert(pair.kv.clone(), (pair, false));
+    }
+
+    /// Remembers a pair that is still to be written before COMMIT.
+    pub(crate) fn pair_changed(&mut self, pair: Pair) {
+        self.pairs.insert(pair.kv.clone(), (pair, true));
+    }
+
+    /// Pairs to be written now.
+    pub(crate) fn pairs_to_write(&mut self) -> Vec<Pair> {
+        let dirty: Vec<Pair> = self
+            .pairs
+            .values_mut()
+            .filter_map(|(pair, dirty)| std::mem::take(dirty).then(|| pair.clone()))
+            .collect();
+        if self.pairs.len() > PAIRS {
+            self.pairs.clear();
+        }
+        dirty
+    }
+
+    pub(crate) fn config(&mut self, name: &ConfigName) -> Option<Arc<Config>> {
+        self.configs.get(name).cloned()
+    }
+
+    pub(crate) fn config_put(&mut self, row: Arc<Config>) {
+        if row.spec.size() <= CONFIG_BYTES {
+            self.configs.insert(row.name.clone(), row);
+        } else {
+            self.configs.remove(&row.name);
+        }
+    }
+
+    pub(crate) fn config_remove(&mut self, name: &ConfigName) {
+        self.configs.remove(name);
+    }
+}

@@ -1,0 +1,221 @@
+//! Opening the file: what is asked of SQLite, read back and checked, and the numbered migrations.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// Marks a file as ours: "conv".
+const APPLICATION_ID: i64 = 0x636f_6e76;
+/// In order; the schema version of a file is how many of them it has seen.
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_initial.sql")];
+/// Pages (of 4 KiB) in the WAL after which a commit copies them into the file.
+const CHECKPOINT_PAGES: i64 = 4_000;
+/// More statements than there are texts of.
+const STATEMENTS: usize = 256;
+pub(crate) const BUSY: Duration = Duration::from_secs(5);
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// SQLite could not open or prepare the file.
+    #[error("could not open the database {path}", path = .path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// The file was written by a newer version of this program.
+    #[error("the database {path} has schema {found} and this version knows up to {known}: start the newer version", path = .path.display())]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// What it has.
+        found: i64,
+        /// What we know.
+        known: i64,
+    },
+    /// The file is a database of some other program.
+    #[error("the database {path} belongs to another program (application id {found:#x})", path = .path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its application id.
+        found: i64,
+    },
+    /// SQLite did not take a setting we rely on.
+    #[error("the database {path} does not take the setting {name} = {wanted}: it stays {found}", path = .path.display())]
+    Setting {
+        /// The file.
+        path: PathBuf,
+        /// The pragma.
+        name: &'static str,
+        /// What we asked for.
+        wanted: String,
+        /// What it says.
+        found: String,
+    },
+    /// A migration failed; the file is as it was.
+    #[error("could not bring the database {path} to schema {to}", path = .path.display())]
+    Migration {
+        /// The file.
+        path: PathBuf,
+        /// The schema that failed.
+        to: usize,
+        /// Why.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// What was read at the start does not make sense.
+    #[error("the database {path} cannot be used", path = .path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: converge_engine::store::StoreError,
+    },
+    /// The operating system gave no thread.
+    #[error("could not start the thread that writes")]
+    Thread(#[source] std::io::Error),
+}
+
+/// What the writer's connection is opened with.
+pub(crate) struct WriterSettings {
+    pub(crate) wal_limit_bytes: u64,
+    pub(crate) max_bytes: Option<u64>,
+}
+
+/// Opens the writer's connection, creating and migrating the file.
+pub(crate) fn writer(path: &Path, settings: &WriterSettings) -> Result<Connection, OpenError> {
+    let conn = open(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+    let opened = |source| OpenError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let id: i64 = get(&conn, "application_id").map_err(opened)?;
+    let schema: i64 = get(&conn, "user_version").map_err(opened)?;
+    let tables: i64 = conn
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(opened)?;
+    if id != APPLICATION_ID && (id != 0 || schema != 0 || tables != 0) {
+        return Err(OpenError::Foreign {
+            path: path.to_owned(),
+            found: id,
+        });
+    }
+    let known = MIGRATIONS.len() as i64;
+    if schema > known {
+        return Err(OpenError::NewerSchema {
+            path: path.to_owned(),
+            found: schema,
+            known,
+        });
+    }
+    set(&conn, path, "journal_mode", "wal", "wal")?;
+    set(&conn, path, "synchronous", "full", "2")?;
+    let pages = CHECKPOINT_PAGES.to_string();
+    set(&conn, path, "wal_autocheckpoint", &pages, &pages)?;
+    let limit = settings.wal_limit_bytes.to_string();
+    set(&conn, path, "journal_size_limit", &limit, &limit)?;
+    set(&conn, path, "cache_size", "-65536", "-65536")?;
+    set(&conn, path, "temp_store", "memory", "2")?;
+    if let Some(bytes) = settings.max_bytes {
+        let page: i64 = get(&conn, "page_size").map_err(opened)?;
+        let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
+        set(
+            &conn,
+            path,
+            "max_page_count",
+            &pages.to_string(),
+            &pages.to_string(),
+        )?;
+    }
+    migrate(&conn, path, schema)?;
+    Ok(conn)
+}
+
+/// Opens a connection that only reads.
+pub(crate) fn reader(path: &Path) -> Result<Connection, OpenError> {
+    let conn = open(path, OpenFlags::empty())?;
+    set(&conn, path, "query_only", "on", "1")?;
+    set(&conn, path, "cache_size", "-16384", "-16384")?;
+    set(&conn, path, "temp_store", "memory", "2")?;
+    Ok(conn)
+}
+
+fn open(path: &Path, more: OpenFlags) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+    let opened = |source| OpenError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let conn = Connection::open_with_flags(path, flags).map_err(opened)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.busy_timeout(BUSY).map_err(opened)?;
+    Ok(conn)
+}
+
+fn get<T: rusqlite::types::FromSql>(conn: &Connection, name: &str) -> rusqlite::Result<T> {
+    conn.pragma_query_value(None, name, |row| row.get(0))
+}
+
+/// Sets a pragma, reads it back and compares.
+fn set(
+    conn: &Connection,
+    path: &Path,
+    name: &'static str,
+    value: &str,
+    wanted: &str,
+) -> Result<(), OpenError> {
+    let opened = |source| OpenError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    // Some pragmas answer when they are set, some do not.
+    conn.pragma_update_and_check(None, name, value, |_| Ok(()))
+        .or_else(|error| match error {
+            rusqlite::Error::QueryReturnedNoRows => Ok(()),
+            error => Err(error),
+        })
+        .map_err(opened)?;
+    let found: rusqlite::types::Value = get(conn, name).map_err(opened)?;
+    let found = match found {
+        rusqlite::types::Value::Text(text) => text,
+        rusqlite::types::Value::Integer(number) => number.to_string(),
+        other => format!("{other:?}"),
+    };
+    if found == wanted {
+        Ok(())
+    } else {
+        Err(OpenError::Setting {
+            path: path.to_owned(),
+            name,
+            wanted: wanted.to_owned(),
+            found,
+        })
+    }
+}
+
+fn migrate(conn: &Connection, path: &Path, schema: i64) -> Result<(), OpenError> {
+    let done = usize::try_from(schema).unwrap_or(0);
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
+        let to = index + 1;
+        let step = || {
+            let transaction = conn.unchecked_transaction()?;
+            transaction.execute_batch(migration)?;
+            transaction.pragma_update(None, "user_version", to as i64)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.commit()
+        };
+        step().map_err(|source| OpenError::Migration {
+            path: path.to_owned(),
+            to,
+            source,
+        })?;
+    }
+    Ok(())
+}
