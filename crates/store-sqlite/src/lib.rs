@@ -135,7 +135,8 @@ impl SqliteStore {
             wal_limit_bytes: options.wal_limit_bytes,
             max_bytes: options.max_bytes,
         };
-        let conn = connection::writer(path, &settings)?;
+        #[cfg_attr(not(test), expect(unused_mut, reason = "only tests hook into it"))]
+        let mut conn = connection::writer(path, &settings)?;
         #[cfg(test)]
         if let Some(hook) = options.on_commit.clone() {
             conn.commit_hook(Some(move || hook()))
@@ -330,9 +331,7 @@ impl Store for SqliteStore {
 
     async fn manifest_get(&self, kv: &KindVersion) -> Result<Option<Arc<ManifestRow>>, StoreError> {
         let (kv, compiled) = (kv.clone(), self.compiled.clone());
-        self.readers
-            .read(move |conn| compiled.one(conn, &kv))
-            .await
+        self.readers.read(move |conn| compiled.one(conn, &kv)).await
     }
 
     async fn manifest_list(&self) -> Result<Vec<(Arc<ManifestRow>, Pair)>, StoreError> {

@@ -188,11 +188,10 @@ pub(crate) fn summary(conn: &Connection) -> Result<Vec<(KindVersion, Phase, u64)
     Ok(rows)
 }
 
+type Edges = Vec<Arc<Edge>>;
+
 /// Edges from and to a resource, former ones left out.
-pub(crate) fn edges(
-    conn: &Connection,
-    uid: Uid,
-) -> Result<(Vec<Arc<Edge>>, Vec<Arc<Edge>>), Fault> {
+pub(crate) fn edges(conn: &Connection, uid: Uid) -> Result<(Edges, Edges), Fault> {
     let mut from = graph::from(conn, uid)?;
     let mut to = graph::to(conn, uid)?;
     from.retain(|edge| !edge.former);

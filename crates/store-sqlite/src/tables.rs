@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use converge_engine::model::{DocSlot, Event, Resource};
+use converge_engine::model::{DocSlot, Due, Event, Resource};
 use converge_engine::store::{Change, Need, Rows, Source, WriteSet};
 use converge_engine::view::Halt;
 use converge_types::ids::{KindVersion, Uid};
@@ -231,21 +231,35 @@ impl Tables {
                 let sql = "SELECT max(ready_turn) FROM resource WHERE ready_kind = ?1 AND ready_version = ?2
                     AND ready_class = ?3 AND root = ?4 AND root <> uid";
                 let params = params![kv.kind.as_str(), kv.version, *class as u8, root.as_bytes()];
-                Rows::Turn(sql::one(&self.conn, sql, params, |cols| cols.get())?.flatten())
+                let below = sql::one(&self.conn, sql, params, |cols| cols.get())?.flatten();
+                // The root itself is not in that index, so that rows without owner need no entry in it.
+                let its = match self.resource(*root)?.as_deref() {
+                    Some(row) if row.due_kv() == *kv => match row.due {
+                        Due::Ready {
+                            class: its, turn, ..
+                        } if its == *class => Some(turn),
+                        _ => None,
+                    },
+                    _ => None,
+                };
+                Rows::Turn(below.max(its))
             }
             Need::Wakes(until, limit) => {
-                let sql = "SELECT uid FROM resource WHERE wake_ms <= ?1 ORDER BY wake_ms, uid LIMIT ?2";
+                let sql =
+                    "SELECT uid FROM resource WHERE wake_ms <= ?1 ORDER BY wake_ms, uid LIMIT ?2";
                 self.uids(sql, params![until, limit])?
             }
             Need::NextSweep => Rows::Sweep(config::sweep_next(&self.conn)?),
             Need::History(uid) => Rows::History(event::history(&self.conn, *uid)?),
             Need::LastEvent(uid) => Rows::LastEvent(self.last_event(*uid)?),
             Need::Claimed(after, limit) => {
-                let sql = "SELECT uid FROM resource WHERE claimed = 1 AND uid > ?1 ORDER BY uid LIMIT ?2";
+                let sql =
+                    "SELECT uid FROM resource WHERE claimed = 1 AND uid > ?1 ORDER BY uid LIMIT ?2";
                 self.uids(sql, params![from(after), limit])?
             }
             Need::FinalizersOf(kv) => {
-                let sql = "SELECT count(*) FROM resource WHERE kind = ?1 AND finalizer_version = ?2";
+                let sql =
+                    "SELECT count(*) FROM resource WHERE kind = ?1 AND finalizer_version = ?2";
                 let params = params![kv.kind.as_str(), kv.version];
                 Rows::Count(sql::one(&self.conn, sql, params, |cols| cols.get())?.unwrap_or(0))
             }
@@ -300,7 +314,7 @@ impl Tables {
         for (event, is_repeat) in &set.events {
             self.event_write(event, *is_repeat)?;
         }
-        for row in set.history.iter().filter(|row| !removed.contains(&row.uid)) {
+        for row in &set.history {
             event::history_put(&self.conn, row)?;
         }
         for row in &set.tombstones {
@@ -345,7 +359,6 @@ impl Tables {
             removed.insert(row.uid);
             self.count(row, -1);
             self.searchable(row.uid, Some(row), None)?;
-            event::history_delete(&self.conn, row.uid)?;
             if let Some(id) = self.id(row.uid)? {
                 let docs = "DELETE FROM doc WHERE key BETWEEN ?1 AND ?2";
                 let last = resource::doc_key(id, DocSlot::Authored) + 7;

@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use converge_engine::Reply;
 use converge_engine::command::{Command, run_embedded};
 use converge_engine::model::Millis;
 use converge_engine::store::{Signals, StoreError, TransactError};
-use converge_engine::Reply;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Monotonic;

@@ -109,12 +109,14 @@ pub(crate) fn sweep_next(conn: &Connection) -> Result<Option<ConfigSweep>, Fault
 
 /// Queues a sweep; an equal one that waits already serves both.
 pub(crate) fn sweep_put(conn: &Connection, sweep: &ConfigSweep) -> Result<(), Fault> {
-    let sql = "INSERT OR IGNORE INTO sweep (kind, version, config_ref, after) VALUES (?1, ?2, ?3, ?4)";
+    let sql =
+        "INSERT OR IGNORE INTO sweep (kind, version, config_ref, after) VALUES (?1, ?2, ?3, ?4)";
     sweep_run(conn, sql, sweep)
 }
 
 pub(crate) fn sweep_done(conn: &Connection, sweep: &ConfigSweep) -> Result<(), Fault> {
-    let sql = "DELETE FROM sweep WHERE kind = ?1 AND version = ?2 AND config_ref = ?3 AND after = ?4";
+    let sql =
+        "DELETE FROM sweep WHERE kind = ?1 AND version = ?2 AND config_ref = ?3 AND after = ?4";
     sweep_run(conn, sql, sweep)
 }
 

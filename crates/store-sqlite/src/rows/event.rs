@@ -187,11 +187,6 @@ pub(crate) fn history_put(conn: &Connection, row: &History) -> Result<(), Fault>
     Ok(())
 }
 
-pub(crate) fn history_delete(conn: &Connection, uid: Uid) -> Result<(), Fault> {
-    sql::run(conn, "DELETE FROM history WHERE uid = ?1", [uid.as_bytes()])?;
-    Ok(())
-}
-
 /// The newest tombstone of a name.
 pub(crate) fn tombstone(
     conn: &Connection,
@@ -227,8 +222,11 @@ pub(crate) fn tombstone_put(conn: &Connection, row: &Tombstone) -> Result<(), Fa
     Ok(())
 }
 
-/// Removes tombstones older than this, with the events that were kept for them.
+/// Removes tombstones older than this, with the events and authored states that were kept for them.
 pub(crate) fn forget(conn: &Connection, before: Millis) -> Result<(), Fault> {
+    let history =
+        "DELETE FROM history WHERE uid IN (SELECT uid FROM tombstone WHERE removed_ms < ?1)";
+    sql::run(conn, history, [before])?;
     let events = "DELETE FROM event WHERE uid IN (SELECT uid FROM tombstone WHERE removed_ms < ?1)";
     sql::run(conn, events, [before])?;
     let tombstones = "DELETE FROM tombstone WHERE removed_ms < ?1";

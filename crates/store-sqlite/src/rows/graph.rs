@@ -45,7 +45,10 @@ fn decode(cols: &mut Cols<'_>) -> Result<Arc<Edge>, Fault> {
 
 macro_rules! edges {
     ($tail:literal) => {
-        concat!("SELECT from_uid, to_uid, owner, position, former, flows FROM edge ", $tail)
+        concat!(
+            "SELECT from_uid, to_uid, owner, position, former, flows FROM edge ",
+            $tail
+        )
     };
 }
 

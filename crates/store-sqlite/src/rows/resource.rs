@@ -169,7 +169,12 @@ fn finalizer_version(row: &Resource) -> Option<i32> {
 }
 
 /// Binds every column and the id to `statement`, which may use any of them.
-fn execute(conn: &Connection, statement: &str, id: Option<i64>, row: &Resource) -> Result<(), Fault> {
+fn execute(
+    conn: &Connection,
+    statement: &str,
+    id: Option<i64>,
+    row: &Resource,
+) -> Result<(), Fault> {
     let ready = match row.due {
         Due::Ready {
             class,
@@ -294,7 +299,10 @@ fn changed(before: &Resource, row: &Resource) -> u8 {
             Group::Finalizer,
         )
         | bit(before.derived.phase != row.derived.phase, Group::Phase)
-        | bit(before.claim.is_some() != row.claim.is_some(), Group::Claimed)
+        | bit(
+            before.claim.is_some() != row.claim.is_some(),
+            Group::Claimed,
+        )
         | bit(ready, Group::Ready)
         | bit(held_on(before) != held_on(row), Group::Held)
         | bit(before.wake_ms != row.wake_ms, Group::Wake)
