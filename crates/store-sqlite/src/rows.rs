@@ -7,3 +7,6 @@ pub(crate) mod event;
 pub(crate) mod graph;
 pub(crate) mod manifest;
 pub(crate) mod resource;
+
+#[cfg(test)]
+mod tests;
