@@ -408,10 +408,12 @@ impl Store for SqliteStore {
     }
 }
 
+type WithBundle = (Arc<Config>, Option<Bundle>);
+
 fn with_bundle(
     conn: &rusqlite::Connection,
     row: Option<Arc<Config>>,
-) -> Result<Option<(Arc<Config>, Option<Bundle>)>, fault::Fault> {
+) -> Result<Option<WithBundle>, fault::Fault> {
     let Some(row) = row else { return Ok(None) };
     let bundle = config::bundle(conn, &row.name)?;
     Ok(Some((row, bundle)))

@@ -1,5 +1,7 @@
 //! A process that is killed loses nothing it was told is done.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
