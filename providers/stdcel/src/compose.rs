@@ -10,8 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::cel::value::{Key, Pending};
-use crate::cel::{self, Budget, Env, Fault, FaultKind, Value};
+use crate::cel::{self, Budget, Fault, FaultKind, Value};
+use crate::composition::{Child, Composition, Edge, Instance};
 use crate::graph::{Graph, Resource};
+use crate::inputs::{Names, schema};
 use crate::json;
 use crate::names::{self, MAX_LABEL_VALUE, MAX_LABELS};
 use crate::problem::{Class, Problem};
@@ -26,56 +28,6 @@ const MAX_OUTPUT_BYTES: usize = 32 << 20;
 /// Steps and bytes for the whole composition, and for each expression of it.
 const TOTAL: (u64, u64) = (20_000_000, 256 << 20);
 pub(crate) const EACH: (u64, u64) = (4_000_000, 32 << 20);
-
-/// The resource that a graph is composed for.
-#[derive(Debug, Clone, Default)]
-pub struct Instance<'i> {
-    /// Its spec, as JSON; empty means `{}`.
-    pub spec: &'i [u8],
-    /// Its name: `schema.metadata.name`.
-    pub name: &'i str,
-    /// Its labels: `schema.metadata.labels`.
-    pub labels: BTreeMap<String, String>,
-    /// Its uid: `schema.metadata.uid`.
-    pub uid: &'i str,
-}
-
-/// A child to create or keep.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Child {
-    /// Id of the graph's resource it comes from.
-    pub id: Arc<str>,
-    /// Its kind.
-    pub kind: String,
-    /// Its version, 1 or more.
-    pub kind_version: i32,
-    /// Its name.
-    pub name: String,
-    /// Its spec: JSON with sorted keys.
-    pub spec: String,
-    /// Its labels, `composed_by` and `graph_id` among them.
-    pub labels: BTreeMap<String, String>,
-}
-
-/// Values of one child's status that another waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edge {
-    /// Index of the child that waits.
-    pub from: usize,
-    /// Index of the child whose status is waited for.
-    pub to: usize,
-    /// `(pointer into the spec of from, pointer into the status of to)`, by the first.
-    pub values: Vec<(String, String)>,
-}
-
-/// What a graph makes of an instance.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Composition {
-    /// In the order of the graph.
-    pub children: Vec<Child>,
-    /// By `from`, then `to`.
-    pub edges: Vec<Edge>,
-}
 
 /// What is known of a resource while composing, and afterwards by the rollup.
 #[derive(Debug, Clone)]
@@ -153,36 +105,6 @@ impl Graph {
             schema: composer.schema,
         })
     }
-}
-
-fn schema(instance: &Instance<'_>) -> Result<Value, Box<Problem>> {
-    let wrong = |message: String| {
-        let message = format!("the instance's spec {message}");
-        Box::new(Problem::new(Class::Malformed, message))
-    };
-    let spec = if instance.spec.is_empty() {
-        b"{}"
-    } else {
-        instance.spec
-    };
-    let spec =
-        json::Doc::parse(spec).map_err(|message| wrong(format!("is not JSON: {message}")))?;
-    if !matches!(spec, json::Doc::Object(_)) {
-        return Err(wrong(format!("must be an object, not {}", spec.kind())));
-    }
-    let build = || {
-        let labels = instance
-            .labels
-            .iter()
-            .map(|(name, value)| (name.as_str(), Value::string(value)));
-        let metadata = Value::object([
-            ("name", Value::string(instance.name)),
-            ("uid", Value::string(instance.uid)),
-            ("labels", Value::object(labels)?),
-        ])?;
-        Value::object([("spec", spec.value()?), ("metadata", metadata)])
-    };
-    build().map_err(|fault: Fault| wrong(fault.to_string()))
 }
 
 struct Composer<'g> {
@@ -669,32 +591,5 @@ fn worse(before: Option<Stop>, found: Stop) -> Option<Stop> {
     match (before, found) {
         (Some(Stop::Failed), _) | (_, Stop::Failed) => Some(Stop::Failed),
         _ => Some(Stop::LeftOut),
-    }
-}
-
-/// What names stand for while composing.
-struct Names<'n> {
-    graph: &'n Graph,
-    states: &'n [State],
-    schema: &'n Value,
-    locals: &'n [(Arc<str>, Value)],
-}
-
-impl Env for Names<'_> {
-    fn variable(&self, name: &str) -> Option<Result<Value, Fault>> {
-        if let Some((_, value)) = self.locals.iter().find(|(local, _)| **local == *name) {
-            return Some(Ok(value.clone()));
-        }
-        if name == "schema" {
-            return Some(Ok(self.schema.clone()));
-        }
-        match &self.states[*self.graph.ids.get(name)?] {
-            State::Composed(composed) => Some(Ok(composed.value.clone())),
-            State::LeftOut => Some(Err(Fault::new(
-                FaultKind::LeftOut,
-                format!("`{name}` is left out"),
-            ))),
-            State::Unknown => None,
-        }
     }
 }

@@ -18,7 +18,9 @@
 
 mod cel;
 mod compose;
+mod composition;
 mod graph;
+mod inputs;
 mod json;
 mod names;
 mod nearest;
@@ -31,7 +33,7 @@ mod references;
 mod rollup;
 mod template;
 
-pub use compose::{Child, Composition, Edge, Instance};
+pub use composition::{Child, Composition, Edge, Instance};
 pub use graph::Graph;
 pub use problem::{Class, Problem, summary};
 pub use provider::{KIND, Stdcel, outcome};

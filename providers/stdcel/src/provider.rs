@@ -133,7 +133,6 @@ fn compose(graph: &Graph, request: &ReactionRequest) -> Result<Outcome, TaskErro
 /// A composition as the SDK's outcome.
 #[must_use]
 pub fn outcome(composition: Composition) -> Outcome {
-    let count = composition.children.len();
     let end = |at: usize| {
         let child = &composition.children[at];
         ResourceRef::new(child.kind.as_str(), child.name.as_str())
@@ -154,12 +153,6 @@ pub fn outcome(composition: Composition) -> Outcome {
         out.labels = child.labels;
         out
     };
-    let condition = Condition::new("Composed", ConditionStatus::True)
-        .with_reason("GraphComposed")
-        .with_message(format!(
-            "{count} {}",
-            if count == 1 { "resource" } else { "resources" }
-        ));
     Outcome::new()
         .with_children(
             composition
@@ -169,7 +162,6 @@ pub fn outcome(composition: Composition) -> Outcome {
                 .collect::<Vec<_>>(),
         )
         .with_edges(edges)
-        .with_condition(condition)
 }
 
 fn rollup(graph: &Graph, request: &ReactionRequest) -> Result<Outcome, TaskError> {

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use crate::cel::value::Key;
 use crate::cel::{self, Budget, Env, Fault, FaultKind, Value};
-use crate::compose::{Child, Run, State};
+use crate::compose::{Run, State};
 use crate::graph::{Graph, Resource};
 use crate::json;
 use crate::problem::{Class, Problem};
 use crate::template::{Expression, Part, Template};
-use crate::{Instance, compose};
+use crate::{Child, Instance, compose};
 
 /// A child as it is now.
 #[derive(Debug, Clone, Copy)]

@@ -134,7 +134,7 @@ fn growing_values_run_out_of_memory_allowance() {
         doubled("[[1]]", ".map(a, a + a)"),
         doubled("'x'", ".replace('x', 'xxxxxxxxxx')"),
         "lists.range(100000).map(a, 'x').join('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx').replace('x', 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy')".to_owned(),
-        format!("'{}'.format([lists.range(1000)])", "%s".repeat(1)) + &".split('').join('xxxxxxxxxx')".repeat(12),
+        format!("'{}'.format([lists.range(1000)])", "%s") + &".split('').join('xxxxxxxxxx')".repeat(12),
         "lists.range(100000).map(a, cel.bind(s, 'x'.replace('x', 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy'), s.replace('y', s.replace('y', s))))".to_owned(),
     ] {
         assert_eq!(class(leaf(&expression)), Class::Limit, "{expression}");
@@ -242,7 +242,7 @@ fn for_each_is_capped_whatever_its_dimensions() {
 #[test]
 fn a_graph_of_nothing_but_circles_is_reported_soon() {
     let resource = |at: usize| {
-        let other = if at % 2 == 0 { at + 1 } else { at - 1 };
+        let other = if at.is_multiple_of(2) { at + 1 } else { at - 1 };
         let spec = json!({"v": format!("${{r{other}.spec.v}}")});
         json!({"id": format!("r{at}"), "template": {"kind": "k", "name": format!("n{at}"), "spec": spec}})
     };
