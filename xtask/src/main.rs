@@ -8,6 +8,7 @@ mod bench;
 mod ci;
 mod codegen;
 mod conctl;
+mod conformance;
 mod deny;
 mod dist;
 mod example;
@@ -109,6 +110,8 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
+    /// Run the CEL specification's own tests against stdcel: passed and failed per file, each failure with its reason.
+    Conformance,
     /// Build the release binaries and pack them with their licence into `target/dist`.
     Dist,
     /// Copy a provider crate out of the tree, renamed, as the start of your own.
@@ -168,6 +171,7 @@ fn main() -> ExitCode {
             rounds,
             list,
         } => bench::run(&names, rounds, list),
+        Task::Conformance => conformance::run(),
         Task::Dist => dist::run(),
         Task::NewProvider { name, from, to } => new_provider::run(&name, &from, to),
     };

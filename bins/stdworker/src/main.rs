@@ -5,6 +5,7 @@
 mod flags;
 mod hosted;
 mod kinds;
+mod render;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ Examples:
   WORKER_KINDS=stdshell,stdcel stdworker                 serve these only (BROKER_ADDR is set)
   STDIO_KINDS=dns,mail STDIO_COMMAND=./handler stdworker  serve kinds of your own with a program of yours
   stdworker kinds                                        what would be served
+  stdworker render --kind stdcel --config graph.yaml --spec spec.yaml   what a compose would emit
 
 Every flag has the variable shown beside it; the flag wins. Durations read 500ms, 30s, 5m, 1h30m.
 Exit codes: 0 ended in order, 1 something broke or a result was not delivered, 64 usage, 130 ended by a second signal.";
@@ -51,6 +53,8 @@ enum Command {
     Serve,
     /// Print the kinds this worker would serve.
     Kinds(kinds::KindsArgs),
+    /// Print what a compose would emit, without a broker.
+    Render(render::RenderArgs),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
     match cli.command.unwrap_or(Command::Serve) {
         Command::Serve => serve(&cli.flags, hosted),
         Command::Kinds(args) => kinds::run(&args, &cli.flags, &hosted),
+        Command::Render(args) => render::run(&args, &cli.flags, &hosted.into_providers()),
     }
 }
 

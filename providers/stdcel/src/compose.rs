@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::cel::value::{Key, Pending};
 use crate::cel::{self, Budget, Fault, FaultKind, Value};
@@ -146,13 +147,13 @@ impl<'g> Composer<'g> {
     fn resource(&mut self, index: usize) {
         let resource = &self.graph.resources[index];
         let unknown = |read: &usize| matches!(self.states[*read], State::Unknown);
-        if resource.broken || resource.reads.iter().any(unknown) {
+        if resource.skipped || resource.reads.iter().any(unknown) {
             return;
         }
         let first = self.children.len();
         let before = self.problems.len();
         self.states[index] = match self.expand(resource) {
-            Ok(value) => State::Composed(Composed {
+            Ok(value) if !resource.broken => State::Composed(Composed {
                 value,
                 children: first..self.children.len(),
             }),
@@ -160,7 +161,7 @@ impl<'g> Composer<'g> {
                 self.forget(first);
                 State::LeftOut
             }
-            Err(Stop::Failed) => State::Unknown,
+            Ok(_) | Err(Stop::Failed) => State::Unknown,
         };
         for problem in &mut self.problems[before..] {
             problem.id = Some(resource.id.to_string());
@@ -169,6 +170,9 @@ impl<'g> Composer<'g> {
 
     /// Takes back the children of a resource that turned out to be left out.
     fn forget(&mut self, first: usize) {
+        if self.children.len() == first {
+            return;
+        }
         self.children.truncate(first);
         self.flows.retain(|(from, _), _| *from < first);
         self.identities.retain(|_, child| *child < first);
@@ -198,6 +202,9 @@ impl<'g> Composer<'g> {
         }
         let mut dimensions = Vec::new();
         for (name, expression) in &resource.for_each {
+            let Some(expression) = expression else {
+                return Err(Stop::Failed);
+            };
             match self.evaluate(expression, &[])? {
                 Value::List(list) => dimensions.push((name, list)),
                 other => {
@@ -275,7 +282,7 @@ impl<'g> Composer<'g> {
             )));
         }
         // All three before any of them ends it: every problem of a resource is listed.
-        let name = self.name(resource, locals, index);
+        let name = self.name(resource, locals);
         let labels = self.labels(resource, locals);
         let spec = self.spec(resource, locals);
         let (name, labels, spec) = (name?, labels?, spec?);
@@ -291,6 +298,8 @@ impl<'g> Composer<'g> {
             id: Arc::clone(&resource.id),
             pointer: String::new(),
         }));
+        self.identities
+            .insert((resource.kind.clone(), name.clone()), index);
         self.children.push(Child {
             id: Arc::clone(&resource.id),
             kind: resource.kind.clone(),
@@ -310,7 +319,6 @@ impl<'g> Composer<'g> {
         &mut self,
         resource: &'g Resource,
         locals: &[(Arc<str>, Value)],
-        index: usize,
     ) -> Result<String, Stop> {
         let bad = |message: String| Problem::new(Class::BadName, message).at("/name");
         let name = match self.leaf(&resource.name, locals)? {
@@ -356,10 +364,7 @@ impl<'g> Composer<'g> {
                 };
                 Err(self.fail(problem.hint(Some(hint))))
             }
-            None => {
-                self.identities.insert(identity, index);
-                Ok(name.to_string())
-            }
+            None => Ok(name.to_string()),
         }
     }
 
@@ -450,6 +455,7 @@ impl<'g> Composer<'g> {
     ) -> Result<Option<Value>, Stop> {
         match template {
             Template::Literal(value) => Ok(Some(value.clone())),
+            Template::Broken => Err(Stop::Failed),
             Template::Whole(expression) => {
                 let value = self.evaluate(expression, locals)?;
                 json::plain(value).map_err(|fault| {
@@ -471,6 +477,7 @@ impl<'g> Composer<'g> {
                 for part in &text.parts {
                     match part {
                         Part::Text(text) => out.push_str(text),
+                        Part::Broken => stop = Some(Stop::Failed),
                         Part::Expression(expression) => match self.text_part(expression, locals) {
                             Ok(text) => out.push_str(&text),
                             Err(found) => stop = worse(stop, found),
@@ -539,6 +546,9 @@ impl<'g> Composer<'g> {
         expression: &'g Expression,
         locals: &[(Arc<str>, Value)],
     ) -> Result<Value, Stop> {
+        if expression.broken.load(Ordering::Relaxed) {
+            return Err(Stop::Failed);
+        }
         let given = self.budget.share(EACH.0, EACH.1);
         let mut left = given.clone();
         let names = Names {

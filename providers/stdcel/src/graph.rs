@@ -41,12 +41,15 @@ pub(crate) struct Resource {
     pub(crate) spec: Template,
     pub(crate) labels: Vec<(String, Template)>,
     pub(crate) include_when: Vec<Expression>,
-    pub(crate) for_each: Vec<(Arc<str>, Expression)>,
+    /// Variables and what they run over; `None` if that has a problem.
+    pub(crate) for_each: Vec<(Arc<str>, Option<Expression>)>,
     pub(crate) ready_when: Vec<Expression>,
     /// Resources its template reads, each once.
     pub(crate) reads: Vec<usize>,
-    /// It has a problem and cannot be composed.
+    /// It has a problem and cannot be composed; what else is wrong with it is found all the same.
     pub(crate) broken: bool,
+    /// It cannot even be tried: it is in a circle, or its id is not its own.
+    pub(crate) skipped: bool,
 }
 
 impl Graph {
@@ -164,6 +167,7 @@ impl Graph {
                 at + 1
             );
             found.push(Problem::new(Class::DuplicateId, message));
+            resource.skipped = true;
         } else {
             self.ids.insert(Arc::clone(&resource.id), index);
         }
@@ -191,7 +195,7 @@ fn read_fields(id: &str, doc: &Doc, found: &mut Vec<Problem>) -> Resource {
         id: Arc::from(id),
         kind: String::new(),
         kind_version: 1,
-        name: Template::Literal(crate::cel::Value::Null),
+        name: Template::Broken,
         spec: Template::Literal(crate::cel::Value::empty_map()),
         labels: Vec::new(),
         include_when: Vec::new(),
@@ -199,6 +203,7 @@ fn read_fields(id: &str, doc: &Doc, found: &mut Vec<Problem>) -> Resource {
         ready_when: Vec::new(),
         reads: Vec::new(),
         broken: false,
+        skipped: false,
     };
     const KNOWN: [&str; 5] = ["id", "template", "includeWhen", "forEach", "readyWhen"];
     if let Doc::Object(fields) = doc {
@@ -378,7 +383,7 @@ fn whole(doc: &Doc, pointer: &str, found: &mut Vec<Problem>) -> Option<Expressio
     None
 }
 
-fn dimensions(doc: &Doc, found: &mut Vec<Problem>) -> Vec<(Arc<str>, Expression)> {
+fn dimensions(doc: &Doc, found: &mut Vec<Problem>) -> Vec<(Arc<str>, Option<Expression>)> {
     let fields = match doc.get("forEach") {
         None => return Vec::new(),
         Some(Doc::Object(fields)) => fields,
@@ -398,7 +403,7 @@ fn dimensions(doc: &Doc, found: &mut Vec<Problem>) -> Vec<(Arc<str>, Expression)
     if fields.is_empty() {
         found.push(Problem::new(Class::Malformed, "`forEach` names no variable").at("/forEach"));
     }
-    let mut dimensions: Vec<(Arc<str>, Expression)> = Vec::new();
+    let mut dimensions: Vec<(Arc<str>, Option<Expression>)> = Vec::new();
     for (name, item) in fields {
         let mut pointer = "/forEach".to_owned();
         push_segment(&mut pointer, name);
@@ -415,9 +420,7 @@ fn dimensions(doc: &Doc, found: &mut Vec<Problem>) -> Vec<(Arc<str>, Expression)
             );
             continue;
         }
-        if let Some(expression) = whole(item, &pointer, found) {
-            dimensions.push((Arc::from(name.as_str()), expression));
-        }
+        dimensions.push((Arc::from(name.as_str()), whole(item, &pointer, found)));
     }
     dimensions
 }

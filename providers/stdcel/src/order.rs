@@ -9,7 +9,7 @@ use crate::problem::{Class, Problem};
 /// Circles beyond this many are not listed.
 const MAX_CYCLES: usize = 20;
 
-/// Fills `graph.order`; reports each circle once and marks its members broken.
+/// Fills `graph.order`; reports each circle once and marks its members.
 pub(crate) fn sort(graph: &mut Graph) {
     let count = graph.resources.len();
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -105,5 +105,6 @@ fn report(graph: &mut Graph, circle: &[usize]) {
         .push(problem.in_resource(&first).hint(Some(hint)));
     for index in circle {
         graph.resources[*index].broken = true;
+        graph.resources[*index].skipped = true;
     }
 }

@@ -37,6 +37,26 @@ pub fn evaluate(source: &str, bindings: &serde_json::Map<String, Json>) -> Resul
     encode(&value)
 }
 
+/// Composes a graph with one leaf that is any text, for an instance that never changes.
+///
+/// # Errors
+/// All problems, in words.
+pub fn compose_leaf(text: &str) -> Result<crate::Composition, String> {
+    let config = json!({"resources": [
+        {"id": "net", "template": {"kind": "k", "name": "net", "spec": {"a": 1, "list": ["x", null, 2.5]}}},
+        {"id": "use", "template": {"kind": "k", "name": "use", "spec": {"leaf": text}}},
+    ]});
+    let instance = crate::Instance {
+        spec: br#"{"app": "demo", "n": 3, "items": ["p", "q"], "big": 123456789012345678901234567890, "o": {"k": "v"}}"#,
+        name: "demo",
+        ..Default::default()
+    };
+    let graph = crate::Graph::parse(config.to_string().as_bytes());
+    graph
+        .compose(&instance)
+        .map_err(|problems| crate::summary(&problems))
+}
+
 fn decode(json: &Json) -> Result<Value, String> {
     let object = json.as_object().ok_or("a value must be an object")?;
     let Some((form, content)) = object.iter().next() else {

@@ -1,6 +1,9 @@
 //! What expressions may read: every outside name is checked against the graph, before there is an instance.
 
-use crate::cel::scope::{Reference, references};
+use std::sync::atomic::Ordering;
+
+use crate::cel::scope::{Reference, references, status_read};
+use crate::cel::unknown_status;
 use crate::graph::{Graph, Resource};
 use crate::nearest::nearest;
 use crate::problem::{Class, Problem};
@@ -24,48 +27,51 @@ pub(crate) fn check(graph: &mut Graph) {
     for (index, resource) in graph.resources.iter().enumerate() {
         let before = problems.len();
         let mut seen = Vec::new();
+        let scope = |locals, reads_itself| Scope {
+            owner: Some(index),
+            locals,
+            reads_itself,
+        };
+        let outside = scope(Vec::new(), false);
+        for condition in &resource.include_when {
+            look(graph, &outside, condition, &mut seen, &mut problems);
+            status(graph, &[], condition, false, &mut problems);
+        }
         for (name, expression) in &resource.for_each {
             if graph.ids.contains_key(name) {
                 let message = format!("the variable `{name}` has the name of a resource");
-                let problem = expression
-                    .wrong(Class::InvalidId, message, 0)
-                    .in_resource(&resource.id);
+                let problem = Problem::new(Class::InvalidId, message).at("/forEach");
                 problems.push(problem.hint(Some("rename one of them")));
             }
+            if let Some(expression) = expression {
+                look(graph, &outside, expression, &mut seen, &mut problems);
+                status(graph, &[], expression, false, &mut problems);
+            }
         }
-        let locals: Vec<&str> = resource.for_each.iter().map(|(name, _)| &**name).collect();
-        let template = Scope {
-            owner: Some(index),
-            locals,
-            reads_itself: false,
-        };
-        let outside = Scope {
-            owner: Some(index),
-            locals: Vec::new(),
-            reads_itself: false,
-        };
-        let after = Scope {
-            owner: Some(index),
-            locals: vec!["each"],
-            reads_itself: true,
-        };
-        let mut leaves = Vec::new();
-        resource.name.expressions(&mut leaves);
-        resource.spec.expressions(&mut leaves);
-        resource
-            .labels
-            .iter()
-            .for_each(|(_, label)| label.expressions(&mut leaves));
-        for expression in leaves {
-            look(graph, &template, expression, &mut seen, &mut problems);
+        let inside = scope(
+            resource.for_each.iter().map(|(name, _)| &**name).collect(),
+            false,
+        );
+        let labels = resource.labels.iter().map(|(_, label)| label);
+        for (template, moves) in std::iter::once((&resource.spec, true)).chain(
+            std::iter::once(&resource.name)
+                .chain(labels)
+                .map(|template| (template, false)),
+        ) {
+            let mut leaves = Vec::new();
+            template.expressions(&mut leaves);
+            for leaf in leaves {
+                look(graph, &inside, leaf, &mut seen, &mut problems);
+                status(
+                    graph,
+                    &inside.locals,
+                    leaf,
+                    moves && leaf.whole,
+                    &mut problems,
+                );
+            }
         }
-        for expression in resource
-            .include_when
-            .iter()
-            .chain(resource.for_each.iter().map(|(_, expression)| expression))
-        {
-            look(graph, &outside, expression, &mut seen, &mut problems);
-        }
+        let after = scope(vec!["each"], true);
         for expression in &resource.ready_when {
             look(graph, &after, expression, &mut Vec::new(), &mut problems);
         }
@@ -131,6 +137,7 @@ fn look(
             Some(unknown(graph, scope, name))
         };
         if let Some((class, message, hint)) = problem {
+            expression.broken.store(true, Ordering::Relaxed);
             problems.push(
                 expression
                     .wrong(class, message, reference.offset)
@@ -138,6 +145,37 @@ fn look(
             );
         }
     }
+}
+
+/// Reads of a status that no instance can make right. What depends on a condition is left to the composing.
+fn status(
+    graph: &Graph,
+    locals: &[&str],
+    expression: &Expression,
+    moves: bool,
+    problems: &mut Vec<Problem>,
+) {
+    if expression.broken.load(Ordering::Relaxed) {
+        return;
+    }
+    let has_status = |name: &str| {
+        let single = |index: &usize| graph.resources[*index].for_each.is_empty();
+        !locals.contains(&name) && graph.ids.get(name).is_some_and(single)
+    };
+    let Some((name, fields, offset)) = status_read(&expression.expr, moves, &has_status) else {
+        return;
+    };
+    expression.broken.store(true, Ordering::Relaxed);
+    let read = std::iter::once(name)
+        .chain(fields)
+        .collect::<Vec<_>>()
+        .join(".");
+    let fault = unknown_status(&read);
+    problems.push(
+        expression
+            .wrong(Class::StatusInExpression, fault.to_string(), offset)
+            .hint(fault.hint()),
+    );
 }
 
 type Wrong = (Class, String, Option<String>);

@@ -202,6 +202,8 @@ impl Evaluation<'_> {
     fn leaf(&mut self, template: &Template) -> Option<Value> {
         match template {
             Template::Literal(value) => Some(value.clone()),
+            // Composing has failed before this is reached.
+            Template::Broken => None,
             Template::Whole(expression) => {
                 let result = self.evaluate(expression, None).and_then(json::plain);
                 self.known(expression, result).flatten()
@@ -211,6 +213,7 @@ impl Evaluation<'_> {
                 for part in &text.parts {
                     match part {
                         Part::Text(text) => out.push_str(text),
+                        Part::Broken => return None,
                         Part::Expression(expression) => {
                             let result = self.evaluate(expression, None).and_then(|value| {
                                 let other = || {

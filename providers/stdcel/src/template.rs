@@ -5,6 +5,7 @@
 //! when the graph is read, so composing touches only what can differ between instances.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::cel::ast::Expr;
 use crate::cel::lexer::{self, Token, TokenKind};
@@ -18,6 +19,8 @@ use crate::problem::{Class, Problem};
 pub(crate) enum Template {
     /// No expression in it.
     Literal(Value),
+    /// It has a problem that is reported already.
+    Broken,
     /// A string that is one expression and nothing else: the result keeps its type.
     Whole(Expression),
     /// A string with expressions in it.
@@ -36,6 +39,8 @@ pub(crate) struct Text {
 pub(crate) enum Part {
     Text(String),
     Expression(Expression),
+    /// It has a problem that is reported already.
+    Broken,
 }
 
 /// A parsed expression and where it was written.
@@ -44,6 +49,10 @@ pub(crate) struct Expression {
     pub(crate) source: Arc<str>,
     pub(crate) expr: Expr,
     pub(crate) pointer: Arc<str>,
+    /// It has a problem that is reported already.
+    pub(crate) broken: AtomicBool,
+    /// It is all of its string.
+    pub(crate) whole: bool,
 }
 
 impl Expression {
@@ -70,7 +79,7 @@ impl Expression {
     }
 }
 
-/// Reads a template; what is wrong goes to `problems` and leaves `null` behind.
+/// Reads a template; what is wrong goes to `problems` and leaves [`Template::Broken`] behind.
 pub(crate) fn compile(doc: &Doc, pointer: &mut String, problems: &mut Vec<Problem>) -> Template {
     match doc {
         Doc::String(text) => string(text, pointer, problems),
@@ -161,10 +170,13 @@ fn fold_map(
 }
 
 fn folded(value: Result<Value, Fault>, pointer: &str, problems: &mut Vec<Problem>) -> Template {
-    Template::Literal(value.unwrap_or_else(|fault| {
-        problems.push(Problem::new(Class::Limit, fault.to_string()).at(pointer));
-        Value::Null
-    }))
+    match value {
+        Ok(value) => Template::Literal(value),
+        Err(fault) => {
+            problems.push(Problem::new(Class::Limit, fault.to_string()).at(pointer));
+            Template::Broken
+        }
+    }
 }
 
 impl Template {
@@ -178,11 +190,11 @@ impl Template {
     /// All expressions, in document order.
     pub(crate) fn expressions<'t>(&'t self, found: &mut Vec<&'t Expression>) {
         match self {
-            Self::Literal(_) => {}
+            Self::Literal(_) | Self::Broken => {}
             Self::Whole(expression) => found.push(expression),
             Self::Text(text) => found.extend(text.parts.iter().filter_map(|part| match part {
                 Part::Expression(expression) => Some(expression),
-                Part::Text(_) => None,
+                _ => None,
             })),
             Self::List(items) => items.iter().for_each(|item| item.expressions(found)),
             Self::Map(fields) => fields.iter().for_each(|(_, item)| item.expressions(found)),
@@ -196,7 +208,7 @@ pub(crate) fn string(text: &str, pointer: &str, problems: &mut Vec<Problem>) -> 
         Ok(pieces) => pieces,
         Err(problem) => {
             problems.push(problem.at(pointer));
-            return Template::Literal(Value::Null);
+            return Template::Broken;
         }
     };
     let pointer: Arc<str> = Arc::from(pointer);
@@ -225,6 +237,7 @@ pub(crate) fn string(text: &str, pointer: &str, problems: &mut Vec<Problem>) -> 
                             .at(&pointer)
                             .hint(Some("write `$${` for a literal `${`")),
                     );
+                    parts.push(Part::Broken);
                     continue;
                 }
                 match cel::parse_tokens(&tokens, begin, begin + source.len()) {
@@ -234,6 +247,8 @@ pub(crate) fn string(text: &str, pointer: &str, problems: &mut Vec<Problem>) -> 
                             source: Arc::from(source),
                             expr,
                             pointer,
+                            broken: AtomicBool::new(false),
+                            whole: false,
                         }));
                     }
                     Err(error) => {
@@ -246,6 +261,7 @@ pub(crate) fn string(text: &str, pointer: &str, problems: &mut Vec<Problem>) -> 
                             .at(&pointer)
                             .in_expression(source, error.offset);
                         problems.push(problem.hint(error.hint));
+                        parts.push(Part::Broken);
                     }
                 }
             }
@@ -256,13 +272,17 @@ pub(crate) fn string(text: &str, pointer: &str, problems: &mut Vec<Problem>) -> 
             .into_iter()
             .map(|part| match part {
                 Part::Text(text) => text,
-                Part::Expression(_) => String::new(),
+                _ => String::new(),
             })
             .collect();
         return Template::Literal(Value::string(text));
     }
     match <[Part; 1]>::try_from(parts) {
-        Ok([Part::Expression(expression)]) => Template::Whole(expression),
+        Ok([Part::Expression(expression)]) => Template::Whole(Expression {
+            whole: true,
+            ..expression
+        }),
+        Ok([Part::Broken]) => Template::Broken,
         Ok([part]) => Template::Text(Text { parts: vec![part] }),
         Err(parts) => Template::Text(Text { parts }),
     }

@@ -280,6 +280,71 @@ fn every_problem_of_a_graph_is_listed_at_once() {
 }
 
 #[test]
+fn one_wrong_leaf_does_not_hide_another() {
+    let leaves = json!({
+        "parse": "${1 +}", "id": "${nope.spec}", "missing": "${schema.spec.gone}", "status": "${net.status.n + 1}",
+        "text": "${'a'}-${}-${schema.spec.lost}-${net.status.n}", "good": "${net.spec.x}",
+    });
+    let dimension = json!({"forEach": {"z": "${[1, }"}});
+    let resources = json!([
+        resource("net", json!({"x": 1})),
+        resource("a", leaves),
+        with(resource("b", json!({"z": "${z}"})), dimension),
+    ]);
+    let mut found = wrong(resources, json!({}));
+    found.sort();
+    let expected = [
+        (Class::EmptyExpression, "/spec/text"),
+        (Class::ParseError, "/forEach/z"),
+        (Class::ParseError, "/spec/parse"),
+        (Class::UnknownId, "/spec/id"),
+        (Class::StatusInExpression, "/spec/status"),
+        (Class::StatusInExpression, "/spec/text"),
+        (Class::EvalError, "/spec/missing"),
+        (Class::EvalError, "/spec/text"),
+    ];
+    assert_eq!(
+        found,
+        expected.map(|(class, pointer)| (class, pointer.to_owned()))
+    );
+}
+
+#[test]
+fn a_status_that_can_never_be_read_there_is_found_without_an_instance() {
+    for (expression, found) in [
+        ("id-${net.status.id}", true),
+        ("${has(net.status.id)}", true),
+        ("${net.status.n + 1}", true),
+        ("${size(net.status.l)}", true),
+        ("${[net.status.n]}", true),
+        ("${net.status.on ? 1 : 2}", true),
+        ("${net.status.id}", false),
+        (
+            "${schema.spec.on ? net.status.id : string(net.status.n)}",
+            false,
+        ),
+        ("${schema.spec.on && net.status.on}", false),
+        ("${[1].map(net, net.status)}", false),
+    ] {
+        let graph = graph(json!([
+            resource("net", json!({})),
+            resource("a", json!({"v": expression}))
+        ]));
+        let classes: Vec<Class> = graph
+            .problems()
+            .iter()
+            .map(|problem| problem.class)
+            .collect();
+        let expected: &[Class] = if found {
+            &[Class::StatusInExpression]
+        } else {
+            &[]
+        };
+        assert_eq!(classes, expected, "{expression}");
+    }
+}
+
+#[test]
 fn a_status_is_moved_but_never_read() {
     let leaf = |leaf: Value| {
         json!([

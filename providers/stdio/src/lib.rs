@@ -81,6 +81,14 @@ impl Stdio {
     }
 }
 
+/// Checks what a kind's config says about its program, without running it. `fallback` stands for `STDIO_COMMAND`.
+///
+/// # Errors
+/// As a task would fail: terminal if the config is wrong or no program is named.
+pub fn check_config(ctx: &TaskContext, fallback: Option<&str>) -> Result<(), TaskError> {
+    config::Config::of(ctx)?.command(fallback).map(drop)
+}
+
 #[async_trait]
 impl Provider for Stdio {
     fn kind(&self) -> KindVersion {

@@ -3,6 +3,7 @@
 //! A bench is a function in [`BENCHES`]. It builds what it needs (release), makes its variants and hands them to [`harness::compare`], which interleaves the
 //! rounds. These are measurements for people, not tests: nothing here fails because the machine is slow.
 
+mod compose;
 mod harness;
 mod load;
 mod stacked;
@@ -36,6 +37,11 @@ const BENCHES: &[Bench] = &[
         name: "latency",
         about: "one resource from apply to Ready, nothing else running",
         run: stacked::latency,
+    },
+    Bench {
+        name: "stdcel",
+        about: "a stdcel graph of 1,000 and of 10,000 resources, composed and read",
+        run: compose::stdcel,
     },
     Bench {
         name: "start",

@@ -527,12 +527,19 @@ pub(super) fn refuse_pending(value: &Value) -> Result<(), Fault> {
     }
 }
 
+/// The fault of reading a status.
 pub(crate) fn status_read(pending: &Pending) -> Fault {
-    let path = pending.pointer.replace('/', ".");
-    let message = format!(
-        "`{}.status{path}` is not known while composing, so it cannot be used inside an expression",
-        pending.id
-    );
+    unknown_status(&format!(
+        "{}.status{}",
+        pending.id,
+        pending.pointer.replace('/', ".")
+    ))
+}
+
+/// The fault of reading a status, by the text that reads it.
+pub(crate) fn unknown_status(read: &str) -> Fault {
+    let message =
+        format!("`{read}` is not known while composing, so it cannot be used inside an expression");
     Fault::new(FaultKind::StatusRead, message).with_hint(
         "a status can only be a whole leaf, \"${id.status.field}\", which flows in once that resource is ready; \
          combine values in the resource that consumes them, or read them in the graph's `status`",

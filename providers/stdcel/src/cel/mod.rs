@@ -21,7 +21,7 @@ mod text;
 mod time;
 pub(crate) mod value;
 
-pub(crate) use eval::{Budget, Env, evaluate, status_read};
+pub(crate) use eval::{Budget, Env, evaluate, status_read, unknown_status};
 pub(crate) use fault::{Fault, FaultKind};
 pub(crate) use functions::type_named;
 pub(crate) use parser::{is_variable_name, parse, parse_tokens};

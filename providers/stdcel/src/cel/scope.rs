@@ -124,6 +124,66 @@ impl<'e> Walk<'e> {
     }
 }
 
+/// A read of `name.status` that happens whatever the inputs are and needs its value, if there is one: the name, the
+/// fields that follow it, and the offset.
+///
+/// `moves` says whether the result of the expression may be a status; `has_status` which outside names have one.
+pub(crate) fn status_read<'e>(
+    expr: &'e Expr,
+    moves: bool,
+    has_status: &dyn Fn(&str) -> bool,
+) -> Option<(&'e str, Vec<&'e str>, u32)> {
+    let needed = |expr: &'e Expr| status_read(expr, false, has_status);
+    match &expr.node {
+        Node::Literal(_) | Node::Name(_) => None,
+        Node::List(elements) => elements.iter().find_map(|element| needed(&element.value)),
+        Node::Map(entries) => entries
+            .iter()
+            .find_map(|entry| needed(&entry.key).or_else(|| needed(&entry.value))),
+        Node::Not { operand, .. } | Node::Negate { operand, .. } => needed(operand),
+        Node::Chain { first, rest } => {
+            needed(first).or_else(|| rest.iter().find_map(|link| needed(&link.operand)))
+        }
+        // One side may decide without the other.
+        Node::And(_) | Node::Or(_) => None,
+        // Which branch is taken depends on inputs, in general; the first condition is looked at in any case.
+        Node::Ternary { arms, .. } => arms.first().and_then(|(condition, _)| needed(condition)),
+        Node::Path { base, steps } => path_read(base, steps, moves, has_status),
+        Node::Call { function, args } if !function.moves => args.iter().find_map(needed),
+        Node::Call { .. } => None,
+        Node::Has { operand, .. } => match &operand.node {
+            Node::Path { base, steps } => path_read(base, steps, false, has_status),
+            _ => None,
+        },
+        // The name may shadow a resource.
+        Node::Bind { value, .. } => status_read(value, true, has_status),
+    }
+}
+
+fn path_read<'e>(
+    base: &'e Expr,
+    steps: &'e [Step],
+    moves: bool,
+    has_status: &dyn Fn(&str) -> bool,
+) -> Option<(&'e str, Vec<&'e str>, u32)> {
+    let Node::Name(name) = &base.node else {
+        return status_read(base, steps.is_empty() && moves, has_status);
+    };
+    let status = matches!(steps.first().and_then(constant_field), Some("status"));
+    if !status || !has_status(name) {
+        return None;
+    }
+    let plain = |step: &Step| match &step.kind {
+        StepKind::Field { optional, .. } | StepKind::Index { optional, .. } => !optional,
+        StepKind::Method { .. } | StepKind::Macro(_) => false,
+    };
+    if moves && steps.iter().all(plain) {
+        return None;
+    }
+    let fields = steps.iter().map_while(constant_field).collect();
+    Some((name, fields, base.offset))
+}
+
 fn constant_field(step: &Step) -> Option<&str> {
     match &step.kind {
         StepKind::Field { name, .. } => Some(name),
