@@ -49,7 +49,8 @@ fn view(
         status = resource::doc(conn, id, DocSlot::Status)?;
     }
     let held_on = match &row.due {
-        Due::Held(Hold::Children(child)) => *child,
+        Due::Held(Hold::Children(Some(child))) => Some(*child),
+        Due::Held(Hold::Children(None)) => first_child(conn, &row)?,
         Due::Held(hold) => hold.on(),
         Due::Idle | Due::Ready { .. } => None,
     };
@@ -65,6 +66,13 @@ fn view(
         spec,
         status,
     })
+}
+
+/// What a row that waits for its children waits for: while it is deleted any child, else one that has not settled.
+fn first_child(conn: &Connection, row: &Resource) -> Result<Option<Uid>, Fault> {
+    let sql = "SELECT uid FROM resource WHERE owner = ?1 AND (?2 OR settled = 0) ORDER BY position, uid LIMIT 1";
+    let params = rusqlite::params![row.uid.as_bytes(), row.is_deleting()];
+    sql::one(conn, sql, params, |cols| cols.uid())
 }
 
 pub(crate) fn by_uid(conn: &Connection, uid: Uid) -> Result<Option<ResourceView>, Fault> {
