@@ -77,8 +77,10 @@ pub async fn serve_with(
         _ = crate::process::prepare_worker() => {}
         () = shutdown.cancelled() => {}
     }
-    run_worker(providers, options, shutdown.cancelled_owned()).await?;
-    Ok(())
+    let ended = run_worker(providers, options, shutdown.cancelled_owned()).await;
+    #[cfg(feature = "process")]
+    crate::process::clean_up();
+    Ok(ended?)
 }
 
 async fn either(terminate: &mut Signal, interrupt: &mut Signal) {

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal};
 
 use super::StopSignal;
 use super::registry::{self, Place};
-use super::scratch::Scratch;
+use super::scratch::{self, Scratch};
 
 /// How long the end of a killed tree is waited for before it is reported as unkillable.
 pub(super) const END_LIMIT: Duration = Duration::from_millis(600);
@@ -153,12 +153,12 @@ impl Tree {
         }
     }
 
-    /// Removes the private directory; a full one off this thread.
-    pub(super) async fn remove_scratch(&mut self) {
+    /// Removes the private directory; a full one off this thread. `reuse` as in [`Scratch::remove_quickly`].
+    pub(super) async fn remove_scratch(&mut self, reuse: bool) {
         let Some(mut scratch) = self.scratch.take() else {
             return;
         };
-        if !scratch.remove_quickly() {
+        if !scratch.remove_quickly(reuse && sweeper().is_some()) {
             let removal = tokio::task::spawn_blocking(move || drop(scratch));
             // A panic or a shutdown of the runtime: the drop has run or runs with the closure's.
             let _ = removal.await;
@@ -225,6 +225,7 @@ pub(super) fn sweeper() -> Option<&'static SyncSender<Box<Tree>>> {
                             }
                             Err(RecvTimeoutError::Disconnected) => return,
                         }
+                        scratch::remove_idle(false);
                         stubborn.retain_mut(|tree| !finish(tree));
                     }
                 })

@@ -57,4 +57,10 @@ pub use startup::{Prepared, prepare_worker};
 /// Kills every program of this process and what it started, at once: for a second signal, when nothing is waited for any more.
 pub fn kill_all() {
     registry::kill_all();
+    clean_up();
+}
+
+/// Removes what was kept for further programs: for the end of a worker. `serve` calls it.
+pub fn clean_up() {
+    scratch::remove_idle(true);
 }

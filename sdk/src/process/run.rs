@@ -101,7 +101,8 @@ pub async fn run_until<C: Future>(mut command: Command, cancel: C) -> Result<Fin
     if !survivors.is_empty() {
         tracing::warn!(target: lines::TARGET, pids = ?survivors, "processes of this task could not be killed");
     }
-    program.leash.tree().remove_scratch().await;
+    let nothing_left = survivors.is_empty() && !command.allow_background;
+    program.leash.tree().remove_scratch(nothing_left).await;
     let (stdout, stderr) = pumps.finish();
     Ok(Finished {
         ending,

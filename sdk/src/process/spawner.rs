@@ -5,7 +5,7 @@
 //! program always as a path (std forks when it has to search a changed `PATH` itself); a fork costs milliseconds per 100 MB of
 //! worker. The threads never end: a parent-death signal, should one ever be set, follows the thread.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -197,8 +197,37 @@ fn start(launch: Launch) -> Answer {
     })
 }
 
-/// The program's path. Searched here, with the `PATH` the program will see.
+/// Programs found in a `PATH` before: a search costs a look into each directory. (One that is installed further ahead later is
+/// seen once the known one is gone, or after a restart.)
+static FOUND: Mutex<BTreeMap<(String, OsString), PathBuf>> = Mutex::new(BTreeMap::new());
+const FOUND_MOST: usize = 256;
+
+/// The program's path. Searched here, with the `PATH` the program will see; what was found before is only looked at.
 fn resolve(program: &str, search: Option<&OsStr>) -> Result<PathBuf, SpawnError> {
+    if program.contains('/') {
+        return search_path(program, search);
+    }
+    let key = (program.to_owned(), search.unwrap_or_default().to_owned());
+    let known = FOUND
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&key)
+        .cloned();
+    if let Some(path) = known
+        && access(&path, Access::EXEC_OK).is_ok()
+    {
+        return Ok(path);
+    }
+    let path = search_path(program, search)?;
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if found.len() >= FOUND_MOST {
+        found.clear();
+    }
+    found.insert(key, path.clone());
+    Ok(path)
+}
+
+fn search_path(program: &str, search: Option<&OsStr>) -> Result<PathBuf, SpawnError> {
     if program.contains('/') {
         // Against the worker's own directory, whatever the program's is going to be.
         return std::path::absolute(program).map_err(|source| SpawnError::Other {
