@@ -16,7 +16,7 @@ pub const ENTRIES: usize = 2_000;
 /// Bytes of one entry's name.
 pub const NAME_BYTES: usize = 512;
 /// Parts of one entry's path.
-pub const NAME_PARTS: usize = 16;
+pub const NAME_PARTS: usize = 32;
 
 /// Bytes of `spec` and `config` together.
 pub const INPUT_BYTES: usize = 16 << 20;
