@@ -5,6 +5,7 @@
 
 pub(crate) mod builtins;
 pub(crate) mod diagnostic;
+mod globals;
 mod graph;
 mod json_in;
 mod json_out;

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use starlark::PrintHandler;
-use starlark::analysis::AstModuleLint;
 use starlark::docs::{DocItem, DocMember};
 use starlark::environment::{FrozenModule, Globals, Module};
 use starlark::eval::{Evaluator, ReturnFileLoader};
@@ -19,7 +18,7 @@ use starlark::values::{FrozenHeapName, OwnedFrozenValue, Value};
 use super::json_in::{self, Frozen};
 use super::recursion::{self, Watch};
 use super::value::Object;
-use super::{builtins, diagnostic, shape};
+use super::{builtins, diagnostic, globals, shape};
 use crate::bundle::ENTRY_POINT;
 use crate::limits;
 use crate::protocol::{Composed, Request, Task};
@@ -108,7 +107,7 @@ fn order(
                 continue;
             }
         };
-        problems.extend(reassignments(&ast));
+        problems.extend(globals::reassigned(&ast));
         path.push(name.clone());
         work.push(Step::Leave(name.clone()));
         for load in ast.loads().iter().rev() {
@@ -160,20 +159,6 @@ fn missing(name: &str, files: &BTreeMap<String, String>) -> String {
             "the bundle has no file {name:?}; files are loaded by their path from the bundle's root"
         ),
     }
-}
-
-/// Global reassignment, which this interpreter allows and Starlark does not.
-fn reassignments(ast: &AstModule) -> Vec<String> {
-    ast.lint(None)
-        .into_iter()
-        .filter(|lint| lint.short_name == "duplicate-top-level-assign")
-        .map(|lint| {
-            diagnostic::at(
-                &lint.location,
-                &format!("cannot reassign a global: {}", lint.problem),
-            )
-        })
-        .collect()
 }
 
 struct Program<'p> {

@@ -42,7 +42,10 @@ fn every_bundle_gives_an_answer() {
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
-    assert_eq!(taken, ["comment", "directories", "good", "packed", "stored"]);
+    assert_eq!(
+        taken,
+        ["comment", "directories", "good", "packed", "stored"]
+    );
 }
 
 #[test]

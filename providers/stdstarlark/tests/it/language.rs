@@ -329,15 +329,44 @@ def compose(spec, config):
 
 #[test]
 fn globals_are_assigned_once() {
-    let message = terminal(run(
-        "x = 1\nx = 2\ndef compose(spec, config):\n    return {}\n",
-        "{}",
-        "{}",
+    for (program, place) in [
+        ("x = 1\nx = 2\n", "2:1"),
+        ("x = 1\nx += 2\n", "2:1"),
+        ("x, y = 1, 2\n(z, [y]) = 1, [2]\n", "2:6"),
+        ("def f():\n    pass\ndef f():\n    pass\n", "3:5"),
+        ("def f():\n    pass\nf = 1\n", "3:1"),
+        // A comment that switches off the interpreter's own lint changes nothing.
+        (
+            "x = 1\n# starlark-lint-disable duplicate-top-level-assign\nx = 2\n",
+            "3:1",
+        ),
+    ] {
+        let source = format!("{program}def compose(spec, config):\n    return {{}}\n");
+        let message = terminal(run(&source, "{}", "{}"));
+        assert!(
+            message.starts_with(&format!("compose.star:{place}: cannot reassign global ")),
+            "{message}"
+        );
+    }
+    let files = [
+        (
+            "compose.star",
+            "load('a.star', 'x')\nx = 1\ndef compose(spec, config):\n    return {}\n",
+        ),
+        ("a.star", "x = 1\n"),
+    ];
+    assert!(terminal(run_files(&files, "{}", "{}")).starts_with(
+        "compose.star:2:1: cannot reassign global x, first bound at compose.star:1:16"
     ));
-    assert!(message.contains("cannot reassign a global"), "{message}");
-    assert!(
-        message.contains("compose.star:2:1") || message.contains("compose.star:1:1"),
-        "{message}"
+    // Locals may be assigned again, and an element is no global.
+    let fine = "d = {}\nd['a'] = 1\nd['a'] = 2\ndef compose(spec, config):\n    x = 1\n    x = 2\n    return struct(status=[x, d])\n";
+    assert_eq!(
+        run(fine, "{}", "{}")
+            .expect("composes")
+            .status
+            .unwrap()
+            .as_str(),
+        Some("[2,{\"a\":2}]")
     );
 }
 
