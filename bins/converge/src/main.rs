@@ -1,3 +1,7 @@
-//! (skeleton)
+//! `converge`: the control plane. All of it is in `converge-server`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    converge_server::main(std::env::args_os())
+}

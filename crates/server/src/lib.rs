@@ -1,1 +1,71 @@
-//! (skeleton)
+//! The server: options, wiring, shutdown order. The only place that names a store.
+//!
+//! What must hold: the data directory is locked before anything in it is touched; nothing listens beyond loopback by accident; after the
+//! first SIGTERM or SIGINT the process is gone within ten seconds with everything committed on disk, after the second at once.
+
+mod data_dir;
+mod dev;
+mod http;
+pub mod options;
+mod signals;
+mod sweeps;
+mod worker;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use options::{Cli, Dev, USAGE, Verb};
+
+/// The runtime's threads get this long to end after everything else has.
+const RUNTIME_GRACE: Duration = Duration::from_millis(200);
+
+/// Runs `converge` with these arguments, program name first.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to stdout and is no error; the rest to stderr. A closed pipe is nobody's concern.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    let Verb::Dev(args) = cli.command;
+    let options = match args.read() {
+        Ok(options) => options,
+        Err(wrong) => {
+            for line in wrong {
+                eprintln!("converge: {line}");
+            }
+            return ExitCode::from(USAGE);
+        }
+    };
+    log();
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("converge: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: Dev) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("converge").build();
+    let runtime = runtime.context("could not start the runtime")?;
+    let ended = runtime.block_on(Box::pin(dev::run(options)));
+    runtime.shutdown_timeout(RUNTIME_GRACE);
+    ended
+}
+
+/// To stderr, as `RUST_LOG` says.
+fn log() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Only a second call in one process fails, and then there is a log already.
+    let _ = lines.try_init();
+}

@@ -3,26 +3,33 @@
 use converge_types::limits;
 
 use super::{Forget, Reply, SweepBatch, Wake};
-use crate::model::ConfigSweep;
+use crate::model::{ConfigSweep, Millis};
 use crate::store::{Need, Rows};
 use crate::view::{Decision, View};
 
-/// Derives rows whose timer is over, oldest first.
+/// Derives rows whose timer is over, oldest first, and signals when the next timer is: whoever waits for it need not poll.
 pub(super) fn wake(command: &Wake, view: &mut View<'_>) -> Decision<Reply> {
     let now = view.now_ms();
-    let Rows::Uids(uids) = view.fetch_raw(&Need::Wakes(now, command.limit))? else {
-        return Ok(Reply::Swept {
-            rows: 0,
-            more: false,
-        });
-    };
-    for uid in &uids {
-        view.touch(*uid);
+    let limit = command.limit as usize;
+    let need = Need::Wakes(Millis::MAX, command.limit.saturating_add(1));
+    let mut rows = 0;
+    if let Rows::Uids(uids) = view.fetch_raw(&need)? {
+        for uid in uids {
+            let Some(wake_ms) = view.resource(uid)?.and_then(|row| row.wake_ms) else {
+                continue;
+            };
+            if wake_ms > now || rows >= limit {
+                let next = view.signals();
+                next.wake_ms = Some(next.wake_ms.map_or(wake_ms, |known| known.min(wake_ms)));
+                break;
+            }
+            view.touch(uid);
+            rows += 1;
+        }
     }
-    let rows = uids.len() as u64;
     Ok(Reply::Swept {
-        rows,
-        more: rows >= u64::from(command.limit),
+        rows: rows as u64,
+        more: rows >= limit,
     })
 }
 

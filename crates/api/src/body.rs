@@ -1,0 +1,170 @@
+//! Reading request bodies: bounded, checked once, documents kept as the bytes they came in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream, Bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
+use converge_types::json::{Doc, JsonType};
+use futures::StreamExt;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+
+use crate::check::Checks;
+use crate::problem::Problem;
+
+/// A body must have arrived whole after this.
+const ARRIVAL: Duration = Duration::from_secs(60);
+/// Bodies over this size take a permit, and are parsed where they hold nobody up.
+const LARGE_BYTES: usize = 1 << 20;
+/// Large bodies in memory at a time.
+static LARGE: Semaphore = Semaphore::const_new(16);
+
+/// A body that has not been read yet.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    declared: Option<usize>,
+    stream: BodyDataStream,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Incoming {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Problem> {
+        let declared = request.headers().get(CONTENT_LENGTH);
+        let declared = declared.and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok(Self {
+            declared,
+            stream: request.into_body().into_data_stream(),
+        })
+    }
+}
+
+impl Incoming {
+    /// The body as a JSON document.
+    pub(crate) async fn doc(self, limit: usize) -> Result<Doc, Problem> {
+        let read = tokio::time::timeout(ARRIVAL, self.read(limit)).await;
+        let (bytes, _permit) = read.map_err(|_| {
+            let detail = format!("the body did not arrive within {} s", ARRIVAL.as_secs());
+            Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
+        })??;
+        if bytes.len() <= LARGE_BYTES {
+            return parse(bytes);
+        }
+        let parsed = tokio::task::spawn_blocking(move || parse(bytes)).await;
+        parsed.map_err(|error| Problem::internal(format!("reading the body failed: {error}")))?
+    }
+
+    /// Refuses a body where none is taken. Spaces and an empty object count as none.
+    pub(crate) async fn none(self) -> Result<(), Problem> {
+        const LIMIT: usize = 1 << 10;
+        let read = tokio::time::timeout(ARRIVAL, self.read(LIMIT)).await;
+        let empty = match read {
+            Ok(Ok((bytes, _))) => {
+                let text = bytes.trim_ascii();
+                text.is_empty() || parse(bytes.clone())? == Doc::empty_object()
+            }
+            _ => false,
+        };
+        if empty {
+            return Ok(());
+        }
+        Err(Problem::bad_request("this route takes no body"))
+    }
+
+    async fn read(
+        mut self,
+        limit: usize,
+    ) -> Result<(Bytes, Option<tokio::sync::SemaphorePermit<'static>>), Problem> {
+        let too_large = || Problem::too_large(format!("the body is over {limit} bytes, the most this route takes"));
+        if self.declared.is_some_and(|declared| declared > limit) {
+            return Err(too_large());
+        }
+        let mut permit = None;
+        let mut whole = Vec::new();
+        while let Some(chunk) = self.stream.next().await {
+            let chunk = chunk
+                .map_err(|error| Problem::bad_request(format!("the body did not arrive: {error}")))?;
+            if whole.len() + chunk.len() > limit {
+                return Err(too_large());
+            }
+            if whole.is_empty() {
+                whole.reserve(self.declared.unwrap_or(chunk.len()).min(LARGE_BYTES));
+            }
+            if permit.is_none() && whole.len() + chunk.len() > LARGE_BYTES {
+                permit = LARGE.acquire().await.ok();
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok((whole.into(), permit))
+    }
+}
+
+fn parse(bytes: Bytes) -> Result<Doc, Problem> {
+    Doc::parse(bytes).map_err(|error| {
+        let mut checks = Checks::default();
+        checks.add(error.pointer.to_string(), error.to_string());
+        checks.into_problem()
+    })
+}
+
+/// Reads a checked document into the shape of a body.
+///
+/// `fields` are the names of that shape and whether each is required, for a message that lists everything at once.
+pub(crate) fn shape<T: DeserializeOwned>(
+    doc: &Doc,
+    fields: &[(&str, bool)],
+) -> Result<T, Problem> {
+    serde_json::from_slice(doc.as_bytes()).map_err(|error| {
+        let mut checks = Checks::default();
+        match serde_json::from_slice::<BTreeMap<String, &RawValue>>(doc.as_bytes()) {
+            Err(_) => checks.add("", format!("the body must be a JSON object, not {}", described(doc))),
+            Ok(found) => {
+                for key in found.keys() {
+                    if !fields.iter().any(|(name, _)| name == key) {
+                        let known: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
+                        checks.add(format!("/{key}"), format!("unknown field; there are: {}", known.join(", ")));
+                    }
+                }
+                for (name, required) in fields {
+                    if *required && !found.contains_key(*name) {
+                        checks.add(format!("/{name}"), "is missing");
+                    }
+                }
+            }
+        }
+        let noted = std::mem::take(&mut checks);
+        match noted.finish() {
+            Err(problem) => problem,
+            // A field of the wrong type: serde says which value, and the line and column of it.
+            Ok(()) => {
+                checks.add("", error.to_string());
+                checks.into_problem()
+            }
+        }
+    })
+}
+
+/// Checks the optional `type` of an apply body.
+pub(crate) fn check_type(checks: &mut Checks, found: Option<&str>, expected: &str) {
+    if let Some(found) = found.filter(|found| *found != expected) {
+        checks.add("/type", format!("must be {expected:?} on this route, got {found:?}"));
+    }
+}
+
+/// A document of a body that must be an object. It has been checked as part of the body.
+pub(crate) fn object(checks: &mut Checks, location: &str, raw: Box<RawValue>) -> Option<Doc> {
+    let doc = Doc::from_stored(String::from(Box::<str>::from(raw)));
+    if doc.json_type() == JsonType::Object {
+        return Some(doc);
+    }
+    checks.add(location, format!("must be an object, not {}", described(&doc)));
+    None
+}
+
+fn described(doc: &Doc) -> String {
+    doc.json_type().to_string()
+}

@@ -1,0 +1,153 @@
+//! `converge dev`: the wiring of everything in one process, and the order in which it ends.
+//!
+//! Start: lock the directory, open the store, bind both ports, serve, say where. End, within [`BUDGET`] whatever clients do: readiness
+//! off, listeners closed and no new claims, requests under way get [`REQUEST_GRACE`], streams end, the store checkpoints. No claim is
+//! released: a worker that still runs a task may report it to the next process.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use converge_api::Api;
+use converge_broker::Broker;
+use converge_engine::Store;
+use converge_store_sqlite::SqliteStore;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::data_dir::{Addresses, DataDir};
+use crate::options::Dev;
+use crate::{http, signals, sweeps, worker};
+
+/// From the first signal to the exit.
+const BUDGET: Duration = Duration::from_secs(10);
+/// How long requests under way may take to end.
+const REQUEST_GRACE: Duration = Duration::from_secs(5);
+/// How long a worker of ours may take to end.
+const WORKER_GRACE: Duration = Duration::from_secs(7);
+/// Kept of the budget for the checkpoint and the exit.
+const CLOSE_RESERVE: Duration = Duration::from_secs(2);
+
+/// Runs until a signal, or until a part fails.
+pub(crate) async fn run(options: Dev) -> Result<()> {
+    let mut signals = signals::Stop::listen()?;
+    let data_dir = DataDir::lock(&options.data_dir)?;
+    data_dir.addresses_remove()?;
+    let database = data_dir.database();
+    let store = tokio::task::spawn_blocking(move || SqliteStore::open(database, converge_store_sqlite::Options::default()));
+    let store: Arc<dyn Store> = Arc::new(store.await.context("opening the store panicked")??);
+
+    let api_listener = bind("the REST API", "--listen", options.listen).await?;
+    let broker_listener = bind("the broker", "--broker-listen", options.broker_listen).await?;
+    let addresses = Addresses {
+        api: url(api_listener.local_addr()?),
+        broker: url(broker_listener.local_addr()?),
+    };
+
+    let broker = Broker::new(
+        store.clone(),
+        converge_broker::Options {
+            name: format!("broker-{}", std::process::id()),
+            lease: options.lease,
+            max_streams: options.max_streams,
+            ..converge_broker::Options::default()
+        },
+    );
+    let api = Api::new(
+        store.clone(),
+        broker.fleet(),
+        converge_api::Options {
+            allowed_hosts: options.allowed_hosts.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("CONVERGE_COMMIT").map(str::to_owned),
+            store: "sqlite".to_owned(),
+            role: "all".to_owned(),
+            broker_address: addresses.broker.clone(),
+            started_ms: store.now_ms(),
+        },
+    );
+
+    let stop = CancellationToken::new();
+    let mut parts: JoinSet<Result<()>> = JoinSet::new();
+    let router = converge_api::router(api.clone());
+    parts.spawn(done(http::serve(api_listener, router, stop.clone(), REQUEST_GRACE)));
+    parts.spawn(done(sweeps::timers(store.clone(), options.sweep_interval, stop.clone())));
+    parts.spawn(done(sweeps::forget(store.clone(), options.forget_interval, stop.clone())));
+    let serving = stop.clone();
+    parts.spawn(async move { broker.serve(broker_listener, serving).await.context("the broker ended") });
+    if let Some(program) = options.worker {
+        let supervised = worker::Supervised {
+            program,
+            broker: addresses.broker.clone(),
+            heartbeat: options.heartbeat,
+            grace: WORKER_GRACE,
+        };
+        parts.spawn(done(supervised.run(stop.clone())));
+    }
+
+    announce(&data_dir, &addresses)?;
+    // Until a signal. A part that ends before one has failed, and takes the rest down in order.
+    let mut failure = None;
+    tokio::select! {
+        name = signals.next() => tracing::info!(signal = name, "shutting down"),
+        Some(ended) = parts.join_next() => {
+            failure = Some(match ended {
+                Ok(Err(error)) => error,
+                Ok(Ok(())) => anyhow::anyhow!("a part of the server ended by itself"),
+                Err(error) => anyhow::Error::new(error).context("a part of the server panicked"),
+            });
+        }
+    }
+    let end = Instant::now() + BUDGET;
+    api.drain();
+    stop.cancel();
+    let orderly = async {
+        while let Some(ended) = parts.join_next().await {
+            if let Err(error) = ended.map_err(anyhow::Error::new).flatten() {
+                failure.get_or_insert(error);
+            }
+        }
+    };
+    tokio::select! {
+        () = orderly => {}
+        () = sleep_until(end - CLOSE_RESERVE) => tracing::warn!("parts of the server did not end in time and are cut"),
+    }
+    parts.abort_all();
+    if timeout_at(end - CLOSE_RESERVE / 4, store.close()).await.is_err() {
+        tracing::warn!("the store did not close in time; the next start recovers it");
+    }
+    if let Err(error) = data_dir.addresses_remove() {
+        tracing::warn!(error = format!("{error:#}"), "the addresses of this process stay behind");
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+async fn done(part: impl Future<Output = ()>) -> Result<()> {
+    part.await;
+    Ok(())
+}
+
+async fn bind(what: &str, flag: &str, address: SocketAddr) -> Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.with_context(|| format!("could not listen on {address} for {what} ({flag}); port 0 takes a free one"))
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
+}
+
+/// Says where both answer. Connections to a bound port are taken from here on, so they do.
+fn announce(data_dir: &DataDir, addresses: &Addresses) -> Result<()> {
+    data_dir.addresses_write(addresses)?;
+    let mut out = std::io::stdout().lock();
+    let text = format!("API     {}\nbroker  {}\n", addresses.api, addresses.broker);
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Nobody reads it; the file says the same.
+        tracing::debug!(%error, "could not print the addresses");
+    }
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! What `converge` is told on its command line and in its environment.
+//!
+//! A flag wins over its variable. Every value is read here and not by the command-line library, so that all that is wrong with them is
+//! said at once; wrong usage ends with [`USAGE`].
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use converge_types::limits;
+
+/// Exit code for wrong usage, in all our binaries.
+pub const USAGE: u8 = 64;
+/// A lease shorter than this many heartbeats ends while its worker is well.
+const HEARTBEATS_PER_LEASE: u32 = 3;
+/// No interval is longer than this.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "converge", version, about = "The control plane: REST API, scheduler and broker in one process.", propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    /// What to do.
+    pub command: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Everything in one process, on an embedded database in the data directory.
+    ///
+    /// Prints both addresses once they answer and writes them to DATA_DIR/addresses.json.
+    Dev(Box<DevArgs>),
+}
+
+/// Flags of `converge dev`, as they were written.
+#[derive(Debug, Default, Args)]
+pub struct DevArgs {
+    /// Where everything is kept [default: ./.converge]
+    #[arg(long, value_name = "DIR", env = "CONVERGE_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    /// Where the REST API listens; port 0 takes a free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR", env = "LISTEN_ADDR")]
+    listen: Option<String>,
+    /// Where workers connect; port 0 takes a free one [default: 127.0.0.1:9090]
+    #[arg(long, value_name = "ADDR", env = "BROKER_LISTEN_ADDR")]
+    broker_listen: Option<String>,
+    /// A host name that may be in the headers Host and Origin beside loopback; may be repeated
+    #[arg(long, value_name = "HOST", env = "CONVERGE_ALLOWED_HOSTS", value_delimiter = ',')]
+    allowed_host: Vec<String>,
+    /// Listen beyond loopback although anybody who reaches the port can then run scripts
+    #[arg(long, env = "CONVERGE_INSECURE")]
+    insecure: bool,
+    /// A worker program to start, point at the broker, and start again when it ends
+    #[arg(long, value_name = "PATH", env = "CONVERGE_WORKER")]
+    worker: Option<PathBuf>,
+    /// How long a task stays with a worker that is silent [default: 30s]
+    #[arg(long, value_name = "DURATION", env = "CONVERGE_LEASE")]
+    lease: Option<String>,
+    /// How often workers say that they live; a lease is at least three of these [default: 5s]
+    #[arg(long, value_name = "DURATION", env = "CONVERGE_HEARTBEAT")]
+    heartbeat: Option<String>,
+    /// How often timers are looked for that no commit announced [default: 5s]
+    #[arg(long, value_name = "DURATION", env = "CONVERGE_SWEEP_INTERVAL")]
+    sweep_interval: Option<String>,
+    /// How often what was removed long ago is forgotten [default: 1h]
+    #[arg(long, value_name = "DURATION", env = "CONVERGE_FORGET_INTERVAL")]
+    forget_interval: Option<String>,
+    /// Streams of workers at a time [default: 10000]
+    #[arg(long, value_name = "COUNT", env = "CONVERGE_MAX_STREAMS")]
+    max_streams: Option<String>,
+}
+
+/// What `converge dev` runs with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the flags of the same names say it")]
+pub struct Dev {
+    pub data_dir: PathBuf,
+    pub listen: SocketAddr,
+    pub broker_listen: SocketAddr,
+    pub allowed_hosts: Vec<String>,
+    pub worker: Option<PathBuf>,
+    pub lease: Duration,
+    pub heartbeat: Duration,
+    pub sweep_interval: Duration,
+    pub forget_interval: Duration,
+    pub max_streams: usize,
+}
+
+impl DevArgs {
+    /// The values, or everything that is wrong with them, one line each.
+    ///
+    /// # Errors
+    /// The list, never empty.
+    pub fn read(self) -> Result<Dev, Vec<String>> {
+        let mut wrong = Vec::new();
+        let listen = address(&mut wrong, "--listen (LISTEN_ADDR)", self.listen.as_deref().unwrap_or("127.0.0.1:8080"));
+        let broker = address(&mut wrong, "--broker-listen (BROKER_LISTEN_ADDR)", self.broker_listen.as_deref().unwrap_or("127.0.0.1:9090"));
+        let mut beyond = |name: &str, found: Option<SocketAddr>| {
+            if let Some(found) = found.filter(|found| !found.ip().is_loopback() && !self.insecure) {
+                wrong.push(format!(
+                    "{name}: {found} is not loopback, and whoever reaches it can run scripts here; listen on 127.0.0.1, or say --insecure if the network around it is closed"
+                ));
+            }
+        };
+        beyond("--listen (LISTEN_ADDR)", listen);
+        beyond("--broker-listen (BROKER_LISTEN_ADDR)", broker);
+        if let (Some(listen), Some(broker)) = (listen, broker)
+            && listen == broker
+            && listen.port() != 0
+        {
+            wrong.push(format!("--listen and --broker-listen are both {listen}; each needs its own"));
+        }
+        let lease = duration(&mut wrong, "--lease (CONVERGE_LEASE)", self.lease.as_deref(), limits::LEASE);
+        let heartbeat = duration(&mut wrong, "--heartbeat (CONVERGE_HEARTBEAT)", self.heartbeat.as_deref(), limits::HEARTBEAT);
+        if let (Some(lease), Some(heartbeat)) = (lease, heartbeat)
+            && lease < heartbeat * HEARTBEATS_PER_LEASE
+        {
+            wrong.push(format!(
+                "--lease (CONVERGE_LEASE): {lease:?} is below three heartbeats of {heartbeat:?}; a lease that short ends while its worker is well"
+            ));
+        }
+        let sweep = duration(&mut wrong, "--sweep-interval (CONVERGE_SWEEP_INTERVAL)", self.sweep_interval.as_deref(), Duration::from_secs(5));
+        let forget = duration(&mut wrong, "--forget-interval (CONVERGE_FORGET_INTERVAL)", self.forget_interval.as_deref(), Duration::from_secs(3_600));
+        let streams = match self.max_streams.as_deref().unwrap_or("10000").parse::<usize>() {
+            Ok(count) if (1..=1_000_000).contains(&count) => Some(count),
+            _ => {
+                wrong.push(format!("--max-streams (CONVERGE_MAX_STREAMS): {:?} is no whole number from 1 to 1000000", self.max_streams.unwrap_or_default()));
+                None
+            }
+        };
+        let mut allowed_hosts = Vec::new();
+        for host in self.allowed_host.iter().map(|host| host.trim()).filter(|host| !host.is_empty()) {
+            if host.contains("://") || host.contains(['/', '*', '@']) || host.contains(char::is_whitespace) {
+                wrong.push(format!("--allowed-host (CONVERGE_ALLOWED_HOSTS): {host:?} is no host name, such as control.example or control.example:8080"));
+            } else {
+                allowed_hosts.push(host.to_owned());
+            }
+        }
+        if let Some(worker) = self.worker.as_deref().filter(|worker| worker.components().count() > 1 && !worker.is_file()) {
+            wrong.push(format!("--worker (CONVERGE_WORKER): there is no program {}", worker.display()));
+        }
+        match (listen, broker, lease, heartbeat, sweep, forget, streams) {
+            (Some(listen), Some(broker_listen), Some(lease), Some(heartbeat), Some(sweep_interval), Some(forget_interval), Some(max_streams)) if wrong.is_empty() => Ok(Dev {
+                data_dir: self.data_dir.unwrap_or_else(|| PathBuf::from(".converge")),
+                listen,
+                broker_listen,
+                allowed_hosts,
+                worker: self.worker,
+                lease,
+                heartbeat,
+                sweep_interval,
+                forget_interval,
+                max_streams,
+            }),
+            _ => Err(wrong),
+        }
+    }
+}
+
+/// `ADDRESS:PORT`, or `localhost:PORT` for the loopback of IPv4.
+fn address(wrong: &mut Vec<String>, name: &str, text: &str) -> Option<SocketAddr> {
+    let text = text.trim();
+    let local = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());
+    let found = local.map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)).or_else(|| text.parse().ok());
+    if found.is_none() {
+        wrong.push(format!("{name}: {text:?} is no address to listen on, such as 127.0.0.1:8080 or [::1]:8080; port 0 takes a free one"));
+    }
+    found
+}
+
+fn duration(wrong: &mut Vec<String>, name: &str, text: Option<&str>, default: Duration) -> Option<Duration> {
+    let Some(text) = text else {
+        return Some(default);
+    };
+    let found = parse_duration(text).filter(|found| !found.is_zero() && *found <= LONGEST);
+    if found.is_none() {
+        wrong.push(format!("{name}: {text:?} is no duration above zero and up to 24h, such as 500ms, 30s or 1h30m"));
+    }
+    found
+}
+
+/// Durations as all our programs write them: `500ms`, `30s`, `5m`, `1h30m`.
+fn parse_duration(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("ms", 1), ("m", 60_000), ("s", 1_000)];
+    let mut rest = text.trim();
+    let mut total = 0_u64;
+    let mut smallest = u64::MAX;
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        let number: u64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let (unit, millis) = UNITS.iter().find(|(unit, _)| rest.starts_with(unit))?;
+        // Larger units first, each once.
+        if *millis >= smallest {
+            return None;
+        }
+        smallest = *millis;
+        rest = &rest[unit.len()..];
+        total = total.checked_add(number.checked_mul(*millis)?)?;
+    }
+    (smallest != u64::MAX).then(|| Duration::from_millis(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(change: impl FnOnce(&mut DevArgs)) -> Result<Dev, Vec<String>> {
+        let mut args = DevArgs::default();
+        change(&mut args);
+        args.read()
+    }
+
+    #[test]
+    fn without_flags_it_listens_on_loopback() {
+        let dev = args(|_| {}).unwrap();
+        assert_eq!(dev.listen, "127.0.0.1:8080".parse().unwrap());
+        assert_eq!(dev.broker_listen, "127.0.0.1:9090".parse().unwrap());
+        assert_eq!(dev.lease, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said_at_once() {
+        let wrong = args(|args| {
+            args.listen = Some("here".to_owned());
+            args.broker_listen = Some("0.0.0.0:1".to_owned());
+            args.lease = Some("30".to_owned());
+            args.heartbeat = Some("0s".to_owned());
+            args.max_streams = Some("-1".to_owned());
+            args.allowed_host = vec!["https://x".to_owned()];
+            args.worker = Some("./no/such/worker".into());
+        })
+        .unwrap_err();
+        let text = wrong.join("\n");
+        for name in ["--listen", "--broker-listen", "--lease", "--heartbeat", "--max-streams", "--allowed-host", "--worker"] {
+            assert!(text.contains(name), "{name} is missing in:\n{text}");
+        }
+        assert_eq!(wrong.len(), 7, "{text}");
+    }
+
+    #[test]
+    fn beyond_loopback_only_when_somebody_insists() {
+        let wrong = args(|args| args.listen = Some("0.0.0.0:0".to_owned())).unwrap_err();
+        assert!(wrong[0].contains("--insecure"), "{wrong:?}");
+        let open = |args: &mut DevArgs| {
+            args.listen = Some("0.0.0.0:0".to_owned());
+            args.insecure = true;
+        };
+        assert!(args(open).is_ok());
+        assert!(args(|args| args.listen = Some("[::1]:0".to_owned())).is_ok());
+    }
+
+    #[test]
+    fn a_lease_is_at_least_three_heartbeats() {
+        let with = |lease: &str| {
+            args(|args| {
+                args.lease = Some(lease.to_owned());
+                args.heartbeat = Some("1s".to_owned());
+            })
+        };
+        assert!(with("3s").is_ok());
+        assert!(with("2999ms").unwrap_err()[0].contains("three heartbeats"));
+    }
+
+    #[test]
+    fn durations_have_units_larger_ones_first() {
+        for (text, millis) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h30m", 5_400_000), ("1s500ms", 1_500)] {
+            assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "5", "s", "1.5s", "-1s", "5m1h", "1s1s", "5 s", "99999999999999999999s"] {
+            assert_eq!(parse_duration(text), None, "{text}");
+        }
+    }
+}
