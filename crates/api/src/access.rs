@@ -38,9 +38,13 @@ pub(crate) async fn writes_are_json(request: Request, next: Next) -> Response {
         None => "it has none".to_owned(),
         Some(value) => format!("it has {value:?}"),
     };
-    let detail = format!("a write needs the header Content-Type: application/json, also without a body; {found}");
+    let detail = format!(
+        "a write needs the header Content-Type: application/json, also without a body; {found}"
+    );
     let errors = vec![item("content-type", found)];
-    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).with_errors(errors).into_response()
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+        .with_errors(errors)
+        .into_response()
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -48,13 +52,20 @@ fn is_json(headers: &HeaderMap) -> bool {
     let (Some(value), None) = (values.next(), values.next()) else {
         return false;
     };
-    let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+    let essence = value
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
 fn check(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
     // HTTP/2 says it in the authority, HTTP/1.1 in the header; whoever sends both must be right twice.
-    let authority = uri.authority().map(|authority| authority.as_str().to_owned());
+    let authority = uri
+        .authority()
+        .map(|authority| authority.as_str().to_owned());
     let hosts: Vec<String> = headers
         .get_all(HOST)
         .iter()
@@ -66,13 +77,19 @@ fn check(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<(), Probl
         errors.push(item("host", "is missing"));
     }
     for host in hosts.iter().filter(|host| !is_allowed(host, allowed)) {
-        errors.push(item("host", format!("{host:?} is neither loopback nor given with --allowed-host")));
+        errors.push(item(
+            "host",
+            format!("{host:?} is neither loopback nor given with --allowed-host"),
+        ));
     }
     for origin in headers.get_all(ORIGIN) {
         let origin = String::from_utf8_lossy(origin.as_bytes()).into_owned();
         let host = origin.split_once("://").map(|(_, host)| host);
         if !host.is_some_and(|host| is_allowed(host, allowed)) {
-            errors.push(item("origin", format!("{origin:?} is neither loopback nor given with --allowed-host")));
+            errors.push(item(
+                "origin",
+                format!("{origin:?} is neither loopback nor given with --allowed-host"),
+            ));
         }
     }
     if errors.is_empty() {
@@ -85,7 +102,10 @@ fn check(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<(), Probl
 /// Whether `host` (with or without a port) is loopback or in the list; an entry with a port means that port only.
 fn is_allowed(host: &str, allowed: &[String]) -> bool {
     let bare = without_port(host);
-    let ip = bare.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let ip = bare
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
     let loopback = match ip {
         Ok(ip) => ip.to_canonical().is_loopback(),
         Err(_) => bare.eq_ignore_ascii_case("localhost"),
@@ -98,7 +118,13 @@ fn is_allowed(host: &str, allowed: &[String]) -> bool {
 
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        Some((bare, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) && (!bare.contains(':') || bare.ends_with(']')) => bare,
+        Some((bare, port))
+            if !port.is_empty()
+                && port.bytes().all(|byte| byte.is_ascii_digit())
+                && (!bare.contains(':') || bare.ends_with(']')) =>
+        {
+            bare
+        }
         _ => host,
     }
 }
@@ -109,10 +135,28 @@ mod tests {
 
     #[test]
     fn loopback_has_many_spellings_and_a_name_that_begins_like_one_is_not_it() {
-        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.8.9.1:1", "[::1]", "[::1]:8080", "[::ffff:127.0.0.1]:80"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:8080",
+            "127.0.0.1",
+            "127.8.9.1:1",
+            "[::1]",
+            "[::1]:8080",
+            "[::ffff:127.0.0.1]:80",
+        ] {
             assert!(is_allowed(host, &[]), "{host}");
         }
-        for host in ["", "example.com", "localhost.example.com", "127.0.0.1.nip.io", "10.0.0.1:8080", "[::2]", "localhost:x", "evil@localhost:1", "0.0.0.0"] {
+        for host in [
+            "",
+            "example.com",
+            "localhost.example.com",
+            "127.0.0.1.nip.io",
+            "10.0.0.1:8080",
+            "[::2]",
+            "localhost:x",
+            "evil@localhost:1",
+            "0.0.0.0",
+        ] {
             assert!(!is_allowed(host, &[]), "{host}");
         }
     }

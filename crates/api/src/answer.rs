@@ -32,13 +32,21 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
             let kind = HeaderValue::from_static("application/json");
             (status, [(header::CONTENT_TYPE, kind)], bytes).into_response()
         }
-        Err(error) => Problem::internal(format!("the answer could not be written: {error}")).into_response(),
+        Err(error) => {
+            Problem::internal(format!("the answer could not be written: {error}")).into_response()
+        }
     }
 }
 
 /// A list and where its next page starts.
 pub(crate) fn list<T: Serialize>(items: Vec<T>, revision: i64, next: Option<String>) -> Response {
-    let mut response = json(StatusCode::OK, &api::List { items, revision: unsigned(revision) });
+    let mut response = json(
+        StatusCode::OK,
+        &api::List {
+            items,
+            revision: unsigned(revision),
+        },
+    );
     if let Some(next) = next {
         set(response.headers_mut(), api::header::NEXT_CURSOR, &next);
     }
@@ -69,7 +77,11 @@ pub(crate) fn applied(applied: Applied) -> (StatusCode, api::ApplyResult) {
 
 /// Adds `X-Apply-Result`.
 pub(crate) fn with_result(mut response: Response, result: api::ApplyResult) -> Response {
-    set(response.headers_mut(), api::header::APPLY_RESULT, result.as_str());
+    set(
+        response.headers_mut(),
+        api::header::APPLY_RESULT,
+        result.as_str(),
+    );
     response
 }
 
@@ -147,8 +159,14 @@ pub(crate) struct Shown<'a> {
 impl Api {
     /// What it takes to show these.
     pub(crate) async fn shown(&self, views: &[ResourceView]) -> Result<Shown<'_>, StoreError> {
-        let asks = views.iter().any(|view| view.row.claim.is_none() && matches!(view.row.due, Due::Ready { .. }));
-        let at_capacity = if asks { self.at_capacity().await? } else { Arc::default() };
+        let asks = views
+            .iter()
+            .any(|view| view.row.claim.is_none() && matches!(view.row.due, Due::Ready { .. }));
+        let at_capacity = if asks {
+            self.at_capacity().await?
+        } else {
+            Arc::default()
+        };
         Ok(Shown {
             api: self,
             now_ms: self.store.now_ms(),
@@ -158,7 +176,10 @@ impl Api {
 
     async fn at_capacity(&self) -> Result<Arc<HashSet<KindVersion>>, StoreError> {
         {
-            let cached = self.capacity.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let cached = self
+                .capacity
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             if let Some((at, pairs)) = &*cached
                 && at.elapsed() < CAPACITY_AGE
             {
@@ -168,11 +189,17 @@ impl Api {
         let manifests = self.store.manifest_list().await?;
         let full = manifests
             .into_iter()
-            .filter(|(row, pair)| row.policy.max_inflight > 0 && pair.inflight >= row.policy.max_inflight)
+            .filter(|(row, pair)| {
+                row.policy.max_inflight > 0 && pair.inflight >= row.policy.max_inflight
+            })
             .map(|(row, _)| row.kv.clone())
             .collect();
         let full = Arc::new(full);
-        *self.capacity.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((Instant::now(), Arc::clone(&full)));
+        *self
+            .capacity
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) =
+            Some((Instant::now(), Arc::clone(&full)));
         Ok(full)
     }
 }
@@ -200,7 +227,11 @@ impl Shown<'_> {
             labels: &row.labels,
             spec: view.spec.as_ref(),
             status: view.status.as_ref(),
-            conditions: row.conditions.iter().map(|owned| condition(&owned.condition)).collect(),
+            conditions: row
+                .conditions
+                .iter()
+                .map(|owned| condition(&owned.condition))
+                .collect(),
             failure: row.failure.as_ref().map(|failure| api::Failure {
                 message: failure.message.clone(),
                 terminal: failure.terminal,
@@ -209,12 +240,19 @@ impl Shown<'_> {
             }),
             owner: view.owner.as_ref().map(reference),
             root: view.root.as_ref().map(reference),
-            finalizers: row.finalizers.iter().map(|finalizer| finalizer.name.as_str()).collect(),
+            finalizers: row
+                .finalizers
+                .iter()
+                .map(|finalizer| finalizer.name.as_str())
+                .collect(),
             provider_config_ref: row.config_ref.as_ref().map(|name| name.as_str()),
             quarantined: row.quarantined,
             created_at: rfc3339_ms(row.created_ms),
             updated_at: rfc3339_ms(row.updated_ms),
-            deletion_requested_at: row.deletion.as_ref().map(|deletion| rfc3339_ms(deletion.requested_ms)),
+            deletion_requested_at: row
+                .deletion
+                .as_ref()
+                .map(|deletion| rfc3339_ms(deletion.requested_ms)),
         }
     }
 }

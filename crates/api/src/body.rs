@@ -79,15 +79,20 @@ impl Incoming {
         mut self,
         limit: usize,
     ) -> Result<(Bytes, Option<tokio::sync::SemaphorePermit<'static>>), Problem> {
-        let too_large = || Problem::too_large(format!("the body is over {limit} bytes, the most this route takes"));
+        let too_large = || {
+            Problem::too_large(format!(
+                "the body is over {limit} bytes, the most this route takes"
+            ))
+        };
         if self.declared.is_some_and(|declared| declared > limit) {
             return Err(too_large());
         }
         let mut permit = None;
         let mut whole = Vec::new();
         while let Some(chunk) = self.stream.next().await {
-            let chunk = chunk
-                .map_err(|error| Problem::bad_request(format!("the body did not arrive: {error}")))?;
+            let chunk = chunk.map_err(|error| {
+                Problem::bad_request(format!("the body did not arrive: {error}"))
+            })?;
             if whole.len() + chunk.len() > limit {
                 return Err(too_large());
             }
@@ -114,19 +119,22 @@ fn parse(bytes: Bytes) -> Result<Doc, Problem> {
 /// Reads a checked document into the shape of a body.
 ///
 /// `fields` are the names of that shape and whether each is required, for a message that lists everything at once.
-pub(crate) fn shape<T: DeserializeOwned>(
-    doc: &Doc,
-    fields: &[(&str, bool)],
-) -> Result<T, Problem> {
+pub(crate) fn shape<T: DeserializeOwned>(doc: &Doc, fields: &[(&str, bool)]) -> Result<T, Problem> {
     serde_json::from_slice(doc.as_bytes()).map_err(|error| {
         let mut checks = Checks::default();
         match serde_json::from_slice::<BTreeMap<String, &RawValue>>(doc.as_bytes()) {
-            Err(_) => checks.add("", format!("the body must be a JSON object, not {}", described(doc))),
+            Err(_) => checks.add(
+                "",
+                format!("the body must be a JSON object, not {}", described(doc)),
+            ),
             Ok(found) => {
                 for key in found.keys() {
                     if !fields.iter().any(|(name, _)| name == key) {
                         let known: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
-                        checks.add(format!("/{key}"), format!("unknown field; there are: {}", known.join(", ")));
+                        checks.add(
+                            format!("/{key}"),
+                            format!("unknown field; there are: {}", known.join(", ")),
+                        );
                     }
                 }
                 for (name, required) in fields {
@@ -151,7 +159,10 @@ pub(crate) fn shape<T: DeserializeOwned>(
 /// Checks the optional `type` of an apply body.
 pub(crate) fn check_type(checks: &mut Checks, found: Option<&str>, expected: &str) {
     if let Some(found) = found.filter(|found| *found != expected) {
-        checks.add("/type", format!("must be {expected:?} on this route, got {found:?}"));
+        checks.add(
+            "/type",
+            format!("must be {expected:?} on this route, got {found:?}"),
+        );
     }
 }
 
@@ -161,7 +172,10 @@ pub(crate) fn object(checks: &mut Checks, location: &str, raw: Box<RawValue>) ->
     if doc.json_type() == JsonType::Object {
         return Some(doc);
     }
-    checks.add(location, format!("must be an object, not {}", described(&doc)));
+    checks.add(
+        location,
+        format!("must be an object, not {}", described(&doc)),
+    );
     None
 }
 

@@ -24,10 +24,16 @@ impl Checks {
 
     /// The value, or a note of why there is none.
     pub(crate) fn take<T, E: Display>(&mut self, location: &str, found: Result<T, E>) -> Option<T> {
-        found.map_err(|error| self.add(location, error.to_string())).ok()
+        found
+            .map_err(|error| self.add(location, error.to_string()))
+            .ok()
     }
 
-    pub(crate) fn parse<T: FromStr<Err: Display>>(&mut self, location: &str, text: &str) -> Option<T> {
+    pub(crate) fn parse<T: FromStr<Err: Display>>(
+        &mut self,
+        location: &str,
+        text: &str,
+    ) -> Option<T> {
         self.take(location, text.parse())
     }
 
@@ -109,7 +115,10 @@ pub(crate) fn version(checks: &mut Checks, location: &str, text: &str) -> Option
     let number = digits.parse::<i32>().ok().filter(|_| plain);
     let number = number.filter(|number| KindVersion::VERSIONS.contains(number));
     if number.is_none() {
-        checks.add(location, format!("{text:?} is no kind version: a whole number from 1 to 32767"));
+        checks.add(
+            location,
+            format!("{text:?} is no kind version: a whole number from 1 to 32767"),
+        );
     }
     number
 }
@@ -190,7 +199,10 @@ impl QueryArgs {
         match text.parse::<u32>() {
             Ok(limit) if (1..=MAX).contains(&limit) => limit,
             _ => {
-                checks.add("limit", format!("{text:?} is no whole number from 1 to {MAX}"));
+                checks.add(
+                    "limit",
+                    format!("{text:?} is no whole number from 1 to {MAX}"),
+                );
                 MAX
             }
         }
@@ -219,14 +231,20 @@ pub(crate) fn precondition(headers: &HeaderMap) -> Result<Precondition, Problem>
         (Some("*"), None) => Precondition::Exists,
         (Some(tag), None) => etag(tag).map_or_else(
             || {
-                checks.add("if-match", format!("{tag:?} is neither * nor one ETag of this API, such as \"42\""));
+                checks.add(
+                    "if-match",
+                    format!("{tag:?} is neither * nor one ETag of this API, such as \"42\""),
+                );
                 Precondition::None
             },
             Precondition::Revision,
         ),
         (None, Some("*")) => Precondition::Absent,
         (None, Some(tag)) => {
-            checks.add("if-none-match", format!("on a write only * has a meaning, not {tag:?}"));
+            checks.add(
+                "if-none-match",
+                format!("on a write only * has a meaning, not {tag:?}"),
+            );
             Precondition::None
         }
     };

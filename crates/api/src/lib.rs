@@ -104,7 +104,9 @@ pub fn router(api: Arc<Api>) -> Router {
 
 async fn unknown_route(uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(200).collect();
-    Problem::not_found(format!("there is no route {path}; /api/v1/openapi.json and /docs list them"))
+    Problem::not_found(format!(
+        "there is no route {path}; /api/v1/openapi.json and /docs list them"
+    ))
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Problem {

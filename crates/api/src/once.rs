@@ -45,7 +45,10 @@ impl Once {
         let key = value.to_str().unwrap_or_default();
         if key.is_empty() || key.len() > KEY_BYTES {
             let mut checks = Checks::default();
-            checks.add(IDEMPOTENCY_KEY, format!("must be 1 to {KEY_BYTES} visible ASCII characters"));
+            checks.add(
+                IDEMPOTENCY_KEY,
+                format!("must be 1 to {KEY_BYTES} visible ASCII characters"),
+            );
             return Err(checks.into_problem());
         }
         let key = format!("{scope} {key}");
@@ -85,13 +88,25 @@ mod tests {
     #[test]
     fn a_key_has_one_turn_per_scope_until_it_is_given_back() {
         let once = Once::default();
-        assert!(matches!(once.turn(&HeaderMap::new(), "a").unwrap(), Turn::Unkeyed));
+        assert!(matches!(
+            once.turn(&HeaderMap::new(), "a").unwrap(),
+            Turn::Unkeyed
+        ));
         let first = once.turn(&headers("k"), "a").unwrap();
         assert!(matches!(first, Turn::First(_)));
-        assert!(matches!(once.turn(&headers("k"), "a").unwrap(), Turn::Repeat));
-        assert!(matches!(once.turn(&headers("k"), "b").unwrap(), Turn::First(_)));
+        assert!(matches!(
+            once.turn(&headers("k"), "a").unwrap(),
+            Turn::Repeat
+        ));
+        assert!(matches!(
+            once.turn(&headers("k"), "b").unwrap(),
+            Turn::First(_)
+        ));
         once.give_back(first);
-        assert!(matches!(once.turn(&headers("k"), "a").unwrap(), Turn::First(_)));
+        assert!(matches!(
+            once.turn(&headers("k"), "a").unwrap(),
+            Turn::First(_)
+        ));
         assert!(once.turn(&headers(&"x".repeat(256)), "a").is_err());
     }
 
@@ -101,7 +116,10 @@ mod tests {
         for number in 0..=KEYS {
             once.turn(&headers(&number.to_string()), "a").unwrap();
         }
-        assert!(matches!(once.turn(&headers("0"), "a").unwrap(), Turn::First(_)));
+        assert!(matches!(
+            once.turn(&headers("0"), "a").unwrap(),
+            Turn::First(_)
+        ));
         assert_eq!(once.0.lock().unwrap().keys.len(), KEYS);
     }
 }

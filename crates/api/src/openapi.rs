@@ -5,18 +5,51 @@ use std::sync::LazyLock;
 use converge_api_types as api;
 use utoipa::OpenApi;
 
-use crate::routes::{cluster, events, graph, kinds, manifests, meta, metrics, providerconfigs, resources, steering};
+use crate::routes::{
+    cluster, events, graph, kinds, manifests, meta, metrics, providerconfigs, resources, steering,
+};
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Converge", description = "Resources, kinds and their configuration. Every route is under /api as well. Errors are application/problem+json."),
+    info(
+        title = "Converge",
+        description = "Resources, kinds and their configuration. Every route is under /api as well. Errors are application/problem+json."
+    ),
     paths(
-        resources::apply, resources::list_all, resources::roots, resources::summary, resources::read, resources::delete,
-        steering::reconcile, steering::quarantine, steering::unquarantine, steering::rollback, steering::spec_history,
-        events::events, graph::children, graph::dependencies, graph::graph,
-        manifests::apply, manifests::read, manifests::delete, manifests::policy, kinds::kinds, kinds::schema, kinds::reconcile,
-        providerconfigs::apply, providerconfigs::list_all, providerconfigs::read, providerconfigs::delete,
-        cluster::members, meta::version, meta::livez, meta::healthz, meta::readyz, metrics::metrics, meta::document, meta::docs,
+        resources::apply,
+        resources::list_all,
+        resources::roots,
+        resources::summary,
+        resources::read,
+        resources::delete,
+        steering::reconcile,
+        steering::quarantine,
+        steering::unquarantine,
+        steering::rollback,
+        steering::spec_history,
+        events::events,
+        graph::children,
+        graph::dependencies,
+        graph::graph,
+        manifests::apply,
+        manifests::read,
+        manifests::delete,
+        manifests::policy,
+        kinds::kinds,
+        kinds::schema,
+        kinds::reconcile,
+        providerconfigs::apply,
+        providerconfigs::list_all,
+        providerconfigs::read,
+        providerconfigs::delete,
+        cluster::members,
+        meta::version,
+        meta::livez,
+        meta::healthz,
+        meta::readyz,
+        metrics::metrics,
+        meta::document,
+        meta::docs,
     ),
     components(schemas(api::Problem, api::ProblemItem))
 )]

@@ -75,11 +75,7 @@ pub(crate) fn item(location: impl Into<String>, message: impl Into<String>) -> P
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = converge_api_types::Problem {
-            title: self
-                .status
-                .canonical_reason()
-                .unwrap_or("Error")
-                .to_owned(),
+            title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
             status: self.status.as_u16(),
             detail: self.detail,
             errors: self.errors,

@@ -41,7 +41,9 @@ impl Api {
     pub(crate) async fn command(&self, command: Command) -> Result<Reply, Problem> {
         let answer = self.store.transact(vec![command]).await.pop();
         let answer = answer.unwrap_or_else(|| {
-            Err(TransactError::Store(StoreError::Unwritable("the store gave no answer".to_owned())))
+            Err(TransactError::Store(StoreError::Unwritable(
+                "the store gave no answer".to_owned(),
+            )))
         });
         Ok(answer?)
     }
@@ -50,6 +52,11 @@ impl Api {
 /// A reply that answers another command: a defect of ours, said as such.
 pub(crate) fn unexpected(reply: &Reply) -> Problem {
     let name = format!("{reply:?}");
-    let name: String = name.chars().take_while(|letter| letter.is_alphanumeric()).collect();
-    Problem::internal(format!("the engine answered {name}, which this request did not ask for"))
+    let name: String = name
+        .chars()
+        .take_while(|letter| letter.is_alphanumeric())
+        .collect();
+    Problem::internal(format!(
+        "the engine answered {name}, which this request did not ask for"
+    ))
 }

@@ -27,9 +27,15 @@ pub(crate) struct Addresses {
 impl DataDir {
     /// Makes the directory if there is none, and locks it.
     pub(crate) fn lock(path: &Path) -> Result<Self> {
-        std::fs::create_dir_all(path).with_context(|| format!("could not make the data directory {}", path.display()))?;
+        std::fs::create_dir_all(path)
+            .with_context(|| format!("could not make the data directory {}", path.display()))?;
         let file = path.join("lock");
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&file);
+        let open = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&file);
         let lock = open.with_context(|| format!("could not open {}", file.display()))?;
         let mut lock = match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
@@ -41,17 +47,28 @@ impl DataDir {
                     "" => "another process".to_owned(),
                     holder => holder.to_owned(),
                 };
-                bail!("the data directory {} is in use by {holder}; stop it, or choose another --data-dir", path.display());
+                bail!(
+                    "the data directory {} is in use by {holder}; stop it, or choose another --data-dir",
+                    path.display()
+                );
             }
-            Err((_, errno)) => return Err(errno).with_context(|| format!("could not lock {}", file.display())),
+            Err((_, errno)) => {
+                return Err(errno).with_context(|| format!("could not lock {}", file.display()));
+            }
         };
         let name = format!("converge, process {}\n", std::process::id());
-        let written = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| lock.write_all(name.as_bytes()));
+        let written = lock
+            .set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| lock.write_all(name.as_bytes()));
         if let Err(error) = written {
             // A full disk must not keep the control plane from serving what it has.
             tracing::warn!(%error, "could not write the holder's name into the lock file");
         }
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
     }
 
     pub(crate) fn database(&self) -> PathBuf {
@@ -66,7 +83,9 @@ impl DataDir {
     pub(crate) fn addresses_remove(&self) -> Result<()> {
         let path = self.addresses();
         match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).with_context(|| format!("could not remove {}", path.display())),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("could not remove {}", path.display()))
+            }
             _ => Ok(()),
         }
     }
@@ -74,7 +93,8 @@ impl DataDir {
     /// Writes the file whole: who reads it reads all of it.
     pub(crate) fn addresses_write(&self, addresses: &Addresses) -> Result<()> {
         let path = self.addresses();
-        let text = serde_json::to_string(addresses).context("could not write the addresses as JSON")?;
+        let text =
+            serde_json::to_string(addresses).context("could not write the addresses as JSON")?;
         let write = || {
             let mut file = tempfile::NamedTempFile::new_in(&self.path)?;
             writeln!(file, "{text}")?;
@@ -94,7 +114,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let held = DataDir::lock(dir.path()).unwrap();
         let error = DataDir::lock(dir.path()).unwrap_err().to_string();
-        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        assert!(
+            error.contains(&format!("process {}", std::process::id())),
+            "{error}"
+        );
         drop(held);
         DataDir::lock(dir.path()).unwrap();
     }
@@ -105,7 +128,10 @@ mod tests {
         let data = DataDir::lock(dir.path()).unwrap();
         data.addresses_remove().unwrap();
         for api in ["http://127.0.0.1:1", "http://127.0.0.1:2"] {
-            let addresses = Addresses { api: api.to_owned(), broker: "http://127.0.0.1:3".to_owned() };
+            let addresses = Addresses {
+                api: api.to_owned(),
+                broker: "http://127.0.0.1:3".to_owned(),
+            };
             data.addresses_write(&addresses).unwrap();
             let text = std::fs::read_to_string(dir.path().join("addresses.json")).unwrap();
             let found: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -38,7 +38,9 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
     let data_dir = DataDir::lock(&options.data_dir)?;
     data_dir.addresses_remove()?;
     let database = data_dir.database();
-    let store = tokio::task::spawn_blocking(move || SqliteStore::open(database, converge_store_sqlite::Options::default()));
+    let store = tokio::task::spawn_blocking(move || {
+        SqliteStore::open(database, converge_store_sqlite::Options::default())
+    });
     let store: Arc<dyn Store> = Arc::new(store.await.context("opening the store panicked")??);
 
     let api_listener = bind("the REST API", "--listen", options.listen).await?;
@@ -74,11 +76,29 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
     let stop = CancellationToken::new();
     let mut parts: JoinSet<Result<()>> = JoinSet::new();
     let router = converge_api::router(api.clone());
-    parts.spawn(done(http::serve(api_listener, router, stop.clone(), REQUEST_GRACE)));
-    parts.spawn(done(sweeps::timers(store.clone(), options.sweep_interval, stop.clone())));
-    parts.spawn(done(sweeps::forget(store.clone(), options.forget_interval, stop.clone())));
+    parts.spawn(done(http::serve(
+        api_listener,
+        router,
+        stop.clone(),
+        REQUEST_GRACE,
+    )));
+    parts.spawn(done(sweeps::timers(
+        store.clone(),
+        options.sweep_interval,
+        stop.clone(),
+    )));
+    parts.spawn(done(sweeps::forget(
+        store.clone(),
+        options.forget_interval,
+        stop.clone(),
+    )));
     let serving = stop.clone();
-    parts.spawn(async move { broker.serve(broker_listener, serving).await.context("the broker ended") });
+    parts.spawn(async move {
+        broker
+            .serve(broker_listener, serving)
+            .await
+            .context("the broker ended")
+    });
     if let Some(program) = options.worker {
         let supervised = worker::Supervised {
             program,
@@ -117,11 +137,17 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
         () = sleep_until(end - CLOSE_RESERVE) => tracing::warn!("parts of the server did not end in time and are cut"),
     }
     parts.abort_all();
-    if timeout_at(end - CLOSE_RESERVE / 4, store.close()).await.is_err() {
+    if timeout_at(end - CLOSE_RESERVE / 4, store.close())
+        .await
+        .is_err()
+    {
         tracing::warn!("the store did not close in time; the next start recovers it");
     }
     if let Err(error) = data_dir.addresses_remove() {
-        tracing::warn!(error = format!("{error:#}"), "the addresses of this process stay behind");
+        tracing::warn!(
+            error = format!("{error:#}"),
+            "the addresses of this process stay behind"
+        );
     }
     failure.map_or(Ok(()), Err)
 }
@@ -133,7 +159,9 @@ async fn done(part: impl Future<Output = ()>) -> Result<()> {
 
 async fn bind(what: &str, flag: &str, address: SocketAddr) -> Result<TcpListener> {
     let bound = TcpListener::bind(address).await;
-    bound.with_context(|| format!("could not listen on {address} for {what} ({flag}); port 0 takes a free one"))
+    bound.with_context(|| {
+        format!("could not listen on {address} for {what} ({flag}); port 0 takes a free one")
+    })
 }
 
 fn url(address: SocketAddr) -> String {

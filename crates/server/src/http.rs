@@ -21,7 +21,12 @@ const HEAD_ARRIVAL: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop`, then up to `grace` longer.
-pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken, grace: Duration) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+    grace: Duration,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -42,7 +47,10 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(grace, all).await.is_err() {
-        tracing::warn!(left = connections.len(), "requests were cut: their grace is over");
+        tracing::warn!(
+            left = connections.len(),
+            "requests were cut: their grace is over"
+        );
         connections.shutdown().await;
     }
 }
@@ -53,8 +61,15 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
         tracing::debug!(%error, "no TCP_NODELAY");
     }
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_ARRIVAL);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_ARRIVAL).max_concurrent_streams(1_024);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_ARRIVAL);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HEAD_ARRIVAL)
+        .max_concurrent_streams(1_024);
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
@@ -78,5 +93,8 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
 /// The connection was gone before it was accepted: nothing is wrong with the listener.
 fn is_one_connections(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
 }

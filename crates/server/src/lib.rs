@@ -12,6 +12,7 @@ mod sweeps;
 mod worker;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,7 +32,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // Help goes to stdout and is no error; the rest to stderr. A closed pipe is nobody's concern.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
         }
     };
     let Verb::Dev(args) = cli.command;
@@ -55,7 +60,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(options: Dev) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("converge").build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("converge")
+        .build();
     let runtime = runtime.context("could not start the runtime")?;
     let ended = runtime.block_on(Box::pin(dev::run(options)));
     runtime.shutdown_timeout(RUNTIME_GRACE);
@@ -65,7 +73,11 @@ fn run(options: Dev) -> Result<()> {
 /// To stderr, as `RUST_LOG` says.
 fn log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colour = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .with_writer(std::io::stderr);
     // Only a second call in one process fails, and then there is a log already.
     let _ = lines.try_init();
 }

@@ -19,7 +19,12 @@ const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "converge", version, about = "The control plane: REST API, scheduler and broker in one process.", propagate_version = true)]
+#[command(
+    name = "converge",
+    version,
+    about = "The control plane: REST API, scheduler and broker in one process.",
+    propagate_version = true
+)]
 pub struct Cli {
     #[command(subcommand)]
     /// What to do.
@@ -48,7 +53,12 @@ pub struct DevArgs {
     #[arg(long, value_name = "ADDR", env = "BROKER_LISTEN_ADDR")]
     broker_listen: Option<String>,
     /// A host name that may be in the headers Host and Origin beside loopback; may be repeated
-    #[arg(long, value_name = "HOST", env = "CONVERGE_ALLOWED_HOSTS", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "HOST",
+        env = "CONVERGE_ALLOWED_HOSTS",
+        value_delimiter = ','
+    )]
     allowed_host: Vec<String>,
     /// Listen beyond loopback although anybody who reaches the port can then run scripts
     #[arg(long, env = "CONVERGE_INSECURE")]
@@ -96,8 +106,16 @@ impl DevArgs {
     /// The list, never empty.
     pub fn read(self) -> Result<Dev, Vec<String>> {
         let mut wrong = Vec::new();
-        let listen = address(&mut wrong, "--listen (LISTEN_ADDR)", self.listen.as_deref().unwrap_or("127.0.0.1:8080"));
-        let broker = address(&mut wrong, "--broker-listen (BROKER_LISTEN_ADDR)", self.broker_listen.as_deref().unwrap_or("127.0.0.1:9090"));
+        let listen = address(
+            &mut wrong,
+            "--listen (LISTEN_ADDR)",
+            self.listen.as_deref().unwrap_or("127.0.0.1:8080"),
+        );
+        let broker = address(
+            &mut wrong,
+            "--broker-listen (BROKER_LISTEN_ADDR)",
+            self.broker_listen.as_deref().unwrap_or("127.0.0.1:9090"),
+        );
         let mut beyond = |name: &str, found: Option<SocketAddr>| {
             if let Some(found) = found.filter(|found| !found.ip().is_loopback() && !self.insecure) {
                 wrong.push(format!(
@@ -111,10 +129,22 @@ impl DevArgs {
             && listen == broker
             && listen.port() != 0
         {
-            wrong.push(format!("--listen and --broker-listen are both {listen}; each needs its own"));
+            wrong.push(format!(
+                "--listen and --broker-listen are both {listen}; each needs its own"
+            ));
         }
-        let lease = duration(&mut wrong, "--lease (CONVERGE_LEASE)", self.lease.as_deref(), limits::LEASE);
-        let heartbeat = duration(&mut wrong, "--heartbeat (CONVERGE_HEARTBEAT)", self.heartbeat.as_deref(), limits::HEARTBEAT);
+        let lease = duration(
+            &mut wrong,
+            "--lease (CONVERGE_LEASE)",
+            self.lease.as_deref(),
+            limits::LEASE,
+        );
+        let heartbeat = duration(
+            &mut wrong,
+            "--heartbeat (CONVERGE_HEARTBEAT)",
+            self.heartbeat.as_deref(),
+            limits::HEARTBEAT,
+        );
         if let (Some(lease), Some(heartbeat)) = (lease, heartbeat)
             && lease < heartbeat * HEARTBEATS_PER_LEASE
         {
@@ -122,9 +152,24 @@ impl DevArgs {
                 "--lease (CONVERGE_LEASE): {lease:?} is below three heartbeats of {heartbeat:?}; a lease that short ends while its worker is well"
             ));
         }
-        let sweep = duration(&mut wrong, "--sweep-interval (CONVERGE_SWEEP_INTERVAL)", self.sweep_interval.as_deref(), Duration::from_secs(5));
-        let forget = duration(&mut wrong, "--forget-interval (CONVERGE_FORGET_INTERVAL)", self.forget_interval.as_deref(), Duration::from_secs(3_600));
-        let streams = match self.max_streams.as_deref().unwrap_or("10000").parse::<usize>() {
+        let sweep = duration(
+            &mut wrong,
+            "--sweep-interval (CONVERGE_SWEEP_INTERVAL)",
+            self.sweep_interval.as_deref(),
+            Duration::from_secs(5),
+        );
+        let forget = duration(
+            &mut wrong,
+            "--forget-interval (CONVERGE_FORGET_INTERVAL)",
+            self.forget_interval.as_deref(),
+            Duration::from_secs(3_600),
+        );
+        let streams = match self
+            .max_streams
+            .as_deref()
+            .unwrap_or("10000")
+            .parse::<usize>()
+        {
             Ok(count) if (1..=1_000_000).contains(&count) => Some(count),
             _ => {
                 wrong.push(format!("--max-streams (CONVERGE_MAX_STREAMS): {:?} is no whole number from 1 to 1000000", self.max_streams.unwrap_or_default()));
@@ -132,18 +177,41 @@ impl DevArgs {
             }
         };
         let mut allowed_hosts = Vec::new();
-        for host in self.allowed_host.iter().map(|host| host.trim()).filter(|host| !host.is_empty()) {
-            if host.contains("://") || host.contains(['/', '*', '@']) || host.contains(char::is_whitespace) {
+        for host in self
+            .allowed_host
+            .iter()
+            .map(|host| host.trim())
+            .filter(|host| !host.is_empty())
+        {
+            if host.contains("://")
+                || host.contains(['/', '*', '@'])
+                || host.contains(char::is_whitespace)
+            {
                 wrong.push(format!("--allowed-host (CONVERGE_ALLOWED_HOSTS): {host:?} is no host name, such as control.example or control.example:8080"));
             } else {
                 allowed_hosts.push(host.to_owned());
             }
         }
-        if let Some(worker) = self.worker.as_deref().filter(|worker| worker.components().count() > 1 && !worker.is_file()) {
-            wrong.push(format!("--worker (CONVERGE_WORKER): there is no program {}", worker.display()));
+        if let Some(worker) = self
+            .worker
+            .as_deref()
+            .filter(|worker| worker.components().count() > 1 && !worker.is_file())
+        {
+            wrong.push(format!(
+                "--worker (CONVERGE_WORKER): there is no program {}",
+                worker.display()
+            ));
         }
         match (listen, broker, lease, heartbeat, sweep, forget, streams) {
-            (Some(listen), Some(broker_listen), Some(lease), Some(heartbeat), Some(sweep_interval), Some(forget_interval), Some(max_streams)) if wrong.is_empty() => Ok(Dev {
+            (
+                Some(listen),
+                Some(broker_listen),
+                Some(lease),
+                Some(heartbeat),
+                Some(sweep_interval),
+                Some(forget_interval),
+                Some(max_streams),
+            ) if wrong.is_empty() => Ok(Dev {
                 data_dir: self.data_dir.unwrap_or_else(|| PathBuf::from(".converge")),
                 listen,
                 broker_listen,
@@ -163,21 +231,32 @@ impl DevArgs {
 /// `ADDRESS:PORT`, or `localhost:PORT` for the loopback of IPv4.
 fn address(wrong: &mut Vec<String>, name: &str, text: &str) -> Option<SocketAddr> {
     let text = text.trim();
-    let local = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());
-    let found = local.map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)).or_else(|| text.parse().ok());
+    let local = text
+        .strip_prefix("localhost:")
+        .and_then(|port| port.parse::<u16>().ok());
+    let found = local
+        .map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+        .or_else(|| text.parse().ok());
     if found.is_none() {
         wrong.push(format!("{name}: {text:?} is no address to listen on, such as 127.0.0.1:8080 or [::1]:8080; port 0 takes a free one"));
     }
     found
 }
 
-fn duration(wrong: &mut Vec<String>, name: &str, text: Option<&str>, default: Duration) -> Option<Duration> {
+fn duration(
+    wrong: &mut Vec<String>,
+    name: &str,
+    text: Option<&str>,
+    default: Duration,
+) -> Option<Duration> {
     let Some(text) = text else {
         return Some(default);
     };
     let found = parse_duration(text).filter(|found| !found.is_zero() && *found <= LONGEST);
     if found.is_none() {
-        wrong.push(format!("{name}: {text:?} is no duration above zero and up to 24h, such as 500ms, 30s or 1h30m"));
+        wrong.push(format!(
+            "{name}: {text:?} is no duration above zero and up to 24h, such as 500ms, 30s or 1h30m"
+        ));
     }
     found
 }
@@ -235,7 +314,15 @@ mod tests {
         })
         .unwrap_err();
         let text = wrong.join("\n");
-        for name in ["--listen", "--broker-listen", "--lease", "--heartbeat", "--max-streams", "--allowed-host", "--worker"] {
+        for name in [
+            "--listen",
+            "--broker-listen",
+            "--lease",
+            "--heartbeat",
+            "--max-streams",
+            "--allowed-host",
+            "--worker",
+        ] {
             assert!(text.contains(name), "{name} is missing in:\n{text}");
         }
         assert_eq!(wrong.len(), 7, "{text}");
@@ -267,10 +354,30 @@ mod tests {
 
     #[test]
     fn durations_have_units_larger_ones_first() {
-        for (text, millis) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h30m", 5_400_000), ("1s500ms", 1_500)] {
-            assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
+        for (text, millis) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("5m", 300_000),
+            ("1h30m", 5_400_000),
+            ("1s500ms", 1_500),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Some(Duration::from_millis(millis)),
+                "{text}"
+            );
         }
-        for text in ["", "5", "s", "1.5s", "-1s", "5m1h", "1s1s", "5 s", "99999999999999999999s"] {
+        for text in [
+            "",
+            "5",
+            "s",
+            "1.5s",
+            "-1s",
+            "5m1h",
+            "1s1s",
+            "5 s",
+            "99999999999999999999s",
+        ] {
             assert_eq!(parse_duration(text), None, "{text}");
         }
     }

@@ -15,7 +15,10 @@ pub(crate) struct Stop {
 impl Stop {
     pub(crate) fn listen() -> Result<Self> {
         let hear = |kind| signal(kind).context("could not listen for signals");
-        let stop = Self { terminate: hear(SignalKind::terminate())?, interrupt: hear(SignalKind::interrupt())? };
+        let stop = Self {
+            terminate: hear(SignalKind::terminate())?,
+            interrupt: hear(SignalKind::interrupt())?,
+        };
         second_signal_exits()?;
         Ok(stop)
     }
@@ -34,7 +37,8 @@ fn second_signal_exits() -> Result<()> {
     let armed = Arc::new(AtomicBool::new(false));
     for number in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         // In this order: the first signal finds it unarmed and arms it.
-        signal_hook::flag::register_conditional_shutdown(number, 128 + number, armed.clone()).context("could not handle signals")?;
+        signal_hook::flag::register_conditional_shutdown(number, 128 + number, armed.clone())
+            .context("could not handle signals")?;
         signal_hook::flag::register(number, armed.clone()).context("could not handle signals")?;
     }
     debug_assert!(!armed.load(Ordering::Relaxed));

@@ -66,7 +66,12 @@ pub(crate) async fn forget(store: Arc<dyn Store>, every: Duration, stop: Cancell
     let keep_ms = Millis::try_from(limits::TOMBSTONE.as_millis()).unwrap_or(Millis::MAX);
     loop {
         let removed_before_ms = store.now_ms().saturating_sub(keep_ms);
-        finished(&*store, "forgetting", Command::Forget(Forget { removed_before_ms })).await;
+        finished(
+            &*store,
+            "forgetting",
+            Command::Forget(Forget { removed_before_ms }),
+        )
+        .await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(every) => {}
@@ -93,5 +98,7 @@ async fn finished(store: &dyn Store, what: &str, command: Command) -> bool {
 }
 
 fn until(at_ms: Option<Millis>, now_ms: Millis) -> Duration {
-    at_ms.map_or(Duration::MAX, |at| Duration::from_millis(u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0)))
+    at_ms.map_or(Duration::MAX, |at| {
+        Duration::from_millis(u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0))
+    })
 }

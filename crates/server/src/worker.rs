@@ -45,7 +45,9 @@ impl Supervised {
                         }
                     }
                 }
-                Err(error) => tracing::error!(program = %self.program.display(), %error, "the worker could not be started; trying again"),
+                Err(error) => {
+                    tracing::error!(program = %self.program.display(), %error, "the worker could not be started; trying again")
+                }
             }
             if began.elapsed() >= STABLE {
                 pause = PAUSE;
@@ -61,7 +63,10 @@ impl Supervised {
     fn start(&self) -> std::io::Result<Child> {
         Command::new(resolved(&self.program))
             .env("BROKER_ADDR", &self.broker)
-            .env("WORKER_HEARTBEAT_INTERVAL", format!("{}ms", self.heartbeat.as_millis()))
+            .env(
+                "WORKER_HEARTBEAT_INTERVAL",
+                format!("{}ms", self.heartbeat.as_millis()),
+            )
             .stdin(Stdio::null())
             // Our stdout is for the addresses; what the worker says is for people.
             .stdout(std::io::stderr())
@@ -80,7 +85,11 @@ fn resolved(program: &Path) -> PathBuf {
 }
 
 async fn end(child: &mut Child, grace: Duration) {
-    let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw) else {
+    let Some(pid) = child
+        .id()
+        .and_then(|id| i32::try_from(id).ok())
+        .map(Pid::from_raw)
+    else {
         return;
     };
     // To the worker alone: it ends the programs it runs in its own order.

@@ -24,16 +24,20 @@ pub(crate) async fn members(State(api): State<Arc<Api>>, query: QueryArgs) -> An
     query.none()?;
     let revision = api.store.revision().await?;
     let now = rfc3339_ms(api.store.now_ms());
-    let items = api.fleet.members().into_iter().map(|broker| api::ClusterMember {
-        id: broker.broker,
-        role: api.options.role.clone(),
-        address: api.options.broker_address.clone(),
-        version: api.options.version.clone(),
-        started_at: rfc3339_ms(api.options.started_ms),
-        // The broker of this process lives as long as it answers.
-        last_heartbeat: now.clone(),
-        workers: broker.workers.iter().map(worker).collect(),
-    });
+    let items = api
+        .fleet
+        .members()
+        .into_iter()
+        .map(|broker| api::ClusterMember {
+            id: broker.broker,
+            role: api.options.role.clone(),
+            address: api.options.broker_address.clone(),
+            version: api.options.version.clone(),
+            started_at: rfc3339_ms(api.options.started_ms),
+            // The broker of this process lives as long as it answers.
+            last_heartbeat: now.clone(),
+            workers: broker.workers.iter().map(worker).collect(),
+        });
     Ok(list(items.collect(), revision, None))
 }
 

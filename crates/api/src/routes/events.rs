@@ -24,7 +24,11 @@ pub(crate) fn router() -> Router<Arc<Api>> {
 #[utoipa::path(get, path = "/api/v1/resources/{kind}/{name}/events", tag = "resources", params(("kind" = String, Path), ("name" = String, Path), api::EventQuery),
     responses((status = 200, description = "one page", body = api::List<api::Event>),
     (status = 404, description = "not there, or gone: then ?deleted=true", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn events(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs) -> Answer {
+pub(crate) async fn events(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+) -> Answer {
     let (kind, name) = path.resource()?;
     let mut checks = Checks::default();
     query.known(&mut checks, &["deleted", "limit", "cursor"], &[]);
@@ -42,19 +46,31 @@ pub(crate) async fn events(State(api): State<Arc<Api>>, path: PathArgs, query: Q
     let revision = api.store.revision().await?;
     let uid = if deleted {
         let tombstone = api.store.tombstone_get(&kind, &name).await?;
-        let tombstone = tombstone.ok_or_else(|| Problem::not_found(format!("no removed resource {kind}/{name} is remembered")))?;
+        let tombstone = tombstone.ok_or_else(|| {
+            Problem::not_found(format!("no removed resource {kind}/{name} is remembered"))
+        })?;
         tombstone.uid
     } else {
         api.existing(&kind, &name).await?.row.uid
     };
     // A resource keeps so few that all of them are read and the page is cut here.
-    let mut events = api.store.event_list(uid, None, limits::EVENTS_PER_RESOURCE as u32).await?;
+    let mut events = api
+        .store
+        .event_list(uid, None, limits::EVENTS_PER_RESOURCE as u32)
+        .await?;
     events.reverse();
     events.retain(|event| event.seq > after);
     let is_more = events.len() > limit;
     events.truncate(limit);
-    let next = events.last().filter(|_| is_more).map(|event| event.seq.to_string());
-    Ok(list(events.into_iter().map(shown).collect(), revision, next))
+    let next = events
+        .last()
+        .filter(|_| is_more)
+        .map(|event| event.seq.to_string());
+    Ok(list(
+        events.into_iter().map(shown).collect(),
+        revision,
+        next,
+    ))
 }
 
 fn shown(event: Event) -> api::Event {

@@ -37,7 +37,11 @@ pub(crate) fn router() -> Router<Arc<Api>> {
 #[utoipa::path(get, path = "/api/v1/resources/{kind}/{name}/children", tag = "graph",
     params(("kind" = String, Path), ("name" = String, Path), ("view" = Option<String>, Query), ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
     responses((status = 200, description = "one page", body = api::List<api::Resource>), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn children(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs) -> Answer {
+pub(crate) async fn children(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+) -> Answer {
     let (kind, name) = path.resource()?;
     let mut checks = Checks::default();
     query.known(&mut checks, &["view", "limit", "cursor"], &[]);
@@ -51,7 +55,11 @@ pub(crate) async fn children(State(api): State<Arc<Api>>, path: PathArgs, query:
 /// What the resource needs, and what needs it.
 #[utoipa::path(get, path = "/api/v1/resources/{kind}/{name}/dependencies", tag = "graph", params(("kind" = String, Path), ("name" = String, Path)),
     responses((status = 200, description = "both directions", body = api::Dependencies), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn dependencies(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs) -> Answer {
+pub(crate) async fn dependencies(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+) -> Answer {
     let (kind, name) = path.resource()?;
     query.none()?;
     let revision = api.store.revision().await?;
@@ -59,8 +67,12 @@ pub(crate) async fn dependencies(State(api): State<Arc<Api>>, path: PathArgs, qu
     let (from, to) = api.store.edge_list(view.row.uid).await?;
     let ends = api.ends(view.row.uid, &from, &to).await?;
     let of = |edges: &[Arc<Edge>], other: fn(&Edge) -> Uid| {
-        let found = edges.iter().filter_map(|edge| Some((edge, ends.get(&other(edge))?)));
-        found.map(|(edge, end)| dependency(edge, end)).collect::<Result<Vec<_>, _>>()
+        let found = edges
+            .iter()
+            .filter_map(|edge| Some((edge, ends.get(&other(edge))?)));
+        found
+            .map(|(edge, end)| dependency(edge, end))
+            .collect::<Result<Vec<_>, _>>()
     };
     let answer = api::Dependencies {
         items: of(&from, |edge| edge.to)?,
@@ -88,19 +100,33 @@ type End = (Kind, ResourceName, Phase);
 
 impl Api {
     /// What is at the other ends of the edges of `uid`.
-    async fn ends(&self, uid: Uid, from: &[Arc<Edge>], to: &[Arc<Edge>]) -> Result<HashMap<Uid, End>, Problem> {
+    async fn ends(
+        &self,
+        uid: Uid,
+        from: &[Arc<Edge>],
+        to: &[Arc<Edge>],
+    ) -> Result<HashMap<Uid, End>, Problem> {
         let mut ends = HashMap::new();
         let mut add = |view: &ResourceView| {
             let row = &view.row;
-            ends.insert(row.uid, (row.kv.kind.clone(), row.name.clone(), row.derived.phase));
+            ends.insert(
+                row.uid,
+                (row.kv.kind.clone(), row.name.clone(), row.derived.phase),
+            );
         };
         if from.len() + to.len() >= MANY_EDGES {
             // Both ends of an edge are children of the same composite.
             let owner = from.iter().chain(to).next().map(|edge| edge.owner);
-            let filter = ResourceFilter { owner, ..ResourceFilter::default() };
+            let filter = ResourceFilter {
+                owner,
+                ..ResourceFilter::default()
+            };
             let mut cursor = None;
             loop {
-                let page = self.store.resource_list(&filter, cursor.as_deref(), api::MAX_PAGE, false).await?;
+                let page = self
+                    .store
+                    .resource_list(&filter, cursor.as_deref(), api::MAX_PAGE, false)
+                    .await?;
                 page.items.iter().for_each(&mut add);
                 match page.next {
                     Some(next) => cursor = Some(next),
@@ -137,12 +163,16 @@ fn dependency(edge: &Edge, (kind, name, phase): &End) -> Result<api::Dependency,
 
 /// Owners before what they own, siblings by kind and name, whatever order the store read them in.
 fn drawn(top: Uid, nodes: &[ResourceView], edges: &[Arc<Edge>]) -> api::Graph {
-    let by_uid: HashMap<Uid, &ResourceView> = nodes.iter().map(|node| (node.row.uid, node)).collect();
+    let by_uid: HashMap<Uid, &ResourceView> =
+        nodes.iter().map(|node| (node.row.uid, node)).collect();
     let mut children: HashMap<Uid, BTreeMap<(&Kind, &ResourceName), Uid>> = HashMap::new();
     for node in nodes.iter().filter(|node| node.row.uid != top) {
         if let Some(owner) = node.row.owner {
             let place = (&node.row.kv.kind, &node.row.name);
-            children.entry(owner).or_default().insert(place, node.row.uid);
+            children
+                .entry(owner)
+                .or_default()
+                .insert(place, node.row.uid);
         }
     }
     let mut order = vec![top];
@@ -153,12 +183,19 @@ fn drawn(top: Uid, nodes: &[ResourceView], edges: &[Arc<Edge>]) -> api::Graph {
         }
         at += 1;
     }
-    let place: HashMap<Uid, usize> = order.iter().enumerate().map(|(at, uid)| (*uid, at)).collect();
+    let place: HashMap<Uid, usize> = order
+        .iter()
+        .enumerate()
+        .map(|(at, uid)| (*uid, at))
+        .collect();
     let reference = |uid: Uid| {
         let row = &by_uid.get(&uid)?.row;
         Some(api::ObjectRef::new(row.kv.kind.as_str(), row.name.as_str()))
     };
-    let mut edges: Vec<_> = edges.iter().filter_map(|edge| Some((place.get(&edge.from)?, place.get(&edge.to)?, edge))).collect();
+    let mut edges: Vec<_> = edges
+        .iter()
+        .filter_map(|edge| Some((place.get(&edge.from)?, place.get(&edge.to)?, edge)))
+        .collect();
     edges.sort_by_key(|(from, to, _)| (**from, **to));
     api::Graph {
         nodes: order
@@ -178,7 +215,11 @@ fn drawn(top: Uid, nodes: &[ResourceView], edges: &[Arc<Edge>]) -> api::Graph {
                     dependent_field: flow.dependent.to_string(),
                     source_field: flow.source.to_string(),
                 });
-                Some(api::GraphEdge { from: reference(edge.from)?, to: reference(edge.to)?, values: values.collect() })
+                Some(api::GraphEdge {
+                    from: reference(edge.from)?,
+                    to: reference(edge.to)?,
+                    values: values.collect(),
+                })
             })
             .collect(),
     }

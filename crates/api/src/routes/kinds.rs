@@ -34,7 +34,9 @@ pub(crate) async fn kinds(State(api): State<Arc<Api>>, query: QueryArgs) -> Answ
     let mut checks = Checks::default();
     query.known(&mut checks, &["limit", "cursor"], &[]);
     let limit = query.limit(&mut checks) as usize;
-    let after = query.get("cursor").and_then(|cursor| checks.parse::<KindVersion>("cursor", cursor));
+    let after = query
+        .get("cursor")
+        .and_then(|cursor| checks.parse::<KindVersion>("cursor", cursor));
     checks.finish()?;
     let revision = api.store.revision().await?;
     let mut rows = api.store.manifest_list().await?;
@@ -43,11 +45,19 @@ pub(crate) async fn kinds(State(api): State<Arc<Api>>, query: QueryArgs) -> Answ
     }
     let is_more = rows.len() > limit;
     rows.truncate(limit);
-    let next = rows.last().filter(|_| is_more).map(|(row, _)| row.kv.to_string());
+    let next = rows
+        .last()
+        .filter(|_| is_more)
+        .map(|(row, _)| row.kv.to_string());
     let members = api.fleet.members();
     let workers = |kv: &KindVersion| {
         let workers = members.iter().flat_map(|broker| &broker.workers);
-        let serving = workers.filter(|worker| worker.pairs.iter().any(|(pair, ready)| pair == kv && *ready));
+        let serving = workers.filter(|worker| {
+            worker
+                .pairs
+                .iter()
+                .any(|(pair, ready)| pair == kv && *ready)
+        });
         serving.count() as u64
     };
     let items = rows.iter().map(|(row, pair)| {
@@ -73,11 +83,17 @@ pub(crate) async fn kinds(State(api): State<Arc<Api>>, query: QueryArgs) -> Answ
 /// The schemas of a kind, of its newest version unless one is named.
 #[utoipa::path(get, path = "/api/v1/kinds/{kind}/schema", tag = "kinds", params(("kind" = String, Path), ("version" = Option<i64>, Query)), responses(
     (status = 200, description = "the schemas", body = api::KindSchema), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn schema(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs) -> Answer {
+pub(crate) async fn schema(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+) -> Answer {
     let kind = path.kind()?;
     let mut checks = Checks::default();
     query.known(&mut checks, &["version"], &[]);
-    let wanted = query.get("version").and_then(|text| version(&mut checks, "version", text));
+    let wanted = query
+        .get("version")
+        .and_then(|text| version(&mut checks, "version", text));
     checks.finish()?;
     let row = match wanted {
         Some(version) => {
@@ -86,7 +102,11 @@ pub(crate) async fn schema(State(api): State<Arc<Api>>, path: PathArgs, query: Q
         }
         None => {
             let rows = api.store.manifest_list().await?;
-            let newest = rows.into_iter().map(|(row, _)| row).filter(|row| row.kv.kind == kind).max_by_key(|row| row.kv.version);
+            let newest = rows
+                .into_iter()
+                .map(|(row, _)| row)
+                .filter(|row| row.kv.kind == kind)
+                .max_by_key(|row| row.kv.version);
             newest.ok_or_else(|| unknown_kind(kind.as_str()))?
         }
     };
@@ -104,31 +124,52 @@ pub(crate) async fn schema(State(api): State<Arc<Api>>, path: PathArgs, query: Q
 /// Asks for one full pass of every resource of a kind, or of those in one phase.
 #[utoipa::path(post, path = "/api/v1/kinds/{kind}/reconcile", tag = "kinds", params(("kind" = String, Path), api::KindQuery, ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 202, description = "asked for", body = api::KindReconciled), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn reconcile(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn reconcile(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     let kind = path.kind()?;
     let mut checks = Checks::default();
     query.known(&mut checks, &["version", "phase"], &[]);
-    let wanted = query.get("version").and_then(|text| version(&mut checks, "version", text));
-    let phase = query.get("phase").and_then(|word| resources::phase(&mut checks, word));
+    let wanted = query
+        .get("version")
+        .and_then(|text| version(&mut checks, "version", text));
+    let phase = query
+        .get("phase")
+        .and_then(|word| resources::phase(&mut checks, word));
     checks.finish()?;
     unconditional(&headers)?;
     body.none().await?;
     let rows = api.store.manifest_list().await?;
-    if !rows.iter().any(|(row, _)| row.kv.kind == kind && wanted.is_none_or(|version| row.kv.version == version)) {
+    if !rows.iter().any(|(row, _)| {
+        row.kv.kind == kind && wanted.is_none_or(|version| row.kv.version == version)
+    }) {
         return Err(unknown_kind(kind.as_str()));
     }
     let turn = api.once.turn(&headers, &format!("reconcile kind {kind}"))?;
     if matches!(turn, Turn::Repeat) {
-        return Ok(json(StatusCode::ACCEPTED, &api::KindReconciled { reconciled: 0 }));
+        return Ok(json(
+            StatusCode::ACCEPTED,
+            &api::KindReconciled { reconciled: 0 },
+        ));
     }
     let filter = ResourceFilter {
-        kv: wanted.map(|version| KindVersion { kind: kind.clone(), version }),
+        kv: wanted.map(|version| KindVersion {
+            kind: kind.clone(),
+            version,
+        }),
         kind: Some(kind),
         phase,
         ..ResourceFilter::default()
     };
     match steering::reconcile_kind(&api, &filter).await {
-        Ok(reconciled) => Ok(json(StatusCode::ACCEPTED, &api::KindReconciled { reconciled })),
+        Ok(reconciled) => Ok(json(
+            StatusCode::ACCEPTED,
+            &api::KindReconciled { reconciled },
+        )),
         Err(problem) => {
             api.once.give_back(turn);
             Err(problem)
@@ -137,5 +178,7 @@ pub(crate) async fn reconcile(State(api): State<Arc<Api>>, path: PathArgs, query
 }
 
 fn unknown_kind(kind: &str) -> Problem {
-    Problem::not_found(format!("kind {kind} is not known here in that version: apply its manifest first"))
+    Problem::not_found(format!(
+        "kind {kind} is not known here in that version: apply its manifest first"
+    ))
 }

@@ -38,7 +38,10 @@ const POLICY_FIELDS: &[(&str, bool)] = &[
 pub(crate) fn router() -> Router<Arc<Api>> {
     Router::new()
         .route("/kinds/{kind}/manifest", put(apply))
-        .route("/kinds/{kind}/versions/{v}/manifest", get(read).delete(delete))
+        .route(
+            "/kinds/{kind}/versions/{v}/manifest",
+            get(read).delete(delete),
+        )
         .route("/kinds/{kind}/versions/{v}/config", put(policy))
 }
 
@@ -55,7 +58,13 @@ struct Head {
     (status = 201, description = "created", body = api::Manifest), (status = 200, description = "configured or unchanged, see X-Apply-Result", body = api::Manifest),
     (status = 409, description = "the edit could break what exists", body = api::Problem, content_type = "application/problem+json"),
     (status = 422, description = "the manifest is not legal", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn apply(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn apply(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     query.none()?;
     let kind = path.kind()?;
     let precondition = precondition(&headers)?;
@@ -63,19 +72,40 @@ pub(crate) async fn apply(State(api): State<Arc<Api>>, path: PathArgs, query: Qu
     if let Ok(head) = serde_json::from_slice::<Head>(doc.as_bytes()) {
         let mut checks = Checks::default();
         check_type(&mut checks, head.type_.as_deref(), "manifest");
-        if head.kind.as_deref().is_some_and(|found| found != kind.as_str()) {
-            checks.add("/kind", format!("must be {kind:?} as in the path, got {:?}", head.kind.unwrap_or_default()));
+        if head
+            .kind
+            .as_deref()
+            .is_some_and(|found| found != kind.as_str())
+        {
+            checks.add(
+                "/kind",
+                format!(
+                    "must be {kind:?} as in the path, got {:?}",
+                    head.kind.unwrap_or_default()
+                ),
+            );
         }
         checks.finish()?;
     }
-    let command = Command::ManifestApply(command::ManifestApply { doc, precondition, who: None });
+    let command = Command::ManifestApply(command::ManifestApply {
+        doc,
+        precondition,
+        who: None,
+    });
     match api.command(command).await? {
-        Reply::Manifest { applied, row, notes } => {
+        Reply::Manifest {
+            applied,
+            row,
+            notes,
+        } => {
             let (status, result) = answer::applied(applied);
             // The row as committed: the store has stamped its revision.
             let row = api.store.manifest_get(&row.kv).await?.unwrap_or(row);
             let body = shown(&row, notes)?;
-            Ok(with_result(with_etag(json(status, &body), row.revision), result))
+            Ok(with_result(
+                with_etag(json(status, &body), row.revision),
+                result,
+            ))
         }
         other => Err(unexpected(&other)),
     }
@@ -88,19 +118,32 @@ pub(crate) async fn read(State(api): State<Arc<Api>>, path: PathArgs, query: Que
     query.none()?;
     let kv = path.pair()?;
     let row = api.manifest(&kv).await?;
-    Ok(with_etag(json(StatusCode::OK, &shown(&row, Vec::new())?), row.revision))
+    Ok(with_etag(
+        json(StatusCode::OK, &shown(&row, Vec::new())?),
+        row.revision,
+    ))
 }
 
 /// Forgets a kind version that nothing uses.
 #[utoipa::path(delete, path = "/api/v1/kinds/{kind}/versions/{v}/manifest", tag = "kinds", params(("kind" = String, Path), ("v" = i64, Path)), responses(
     (status = 204, description = "gone"), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json"),
     (status = 409, description = "in use", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn delete(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn delete(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     query.none()?;
     let kv = path.pair()?;
     let precondition = precondition(&headers)?;
     body.none().await?;
-    let command = Command::ManifestDelete(command::ManifestDelete { kv, precondition, who: None });
+    let command = Command::ManifestDelete(command::ManifestDelete {
+        kv,
+        precondition,
+        who: None,
+    });
     match api.command(command).await? {
         Reply::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
         other => Err(unexpected(&other)),
@@ -111,7 +154,13 @@ pub(crate) async fn delete(State(api): State<Arc<Api>>, path: PathArgs, query: Q
 #[utoipa::path(put, path = "/api/v1/kinds/{kind}/versions/{v}/config", tag = "kinds", request_body = api::PolicyApply, params(("kind" = String, Path), ("v" = i64, Path)), responses(
     (status = 200, description = "configured or unchanged, see X-Apply-Result", body = api::Policy),
     (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn policy(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn policy(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     query.none()?;
     let kv = path.pair()?;
     let precondition = precondition(&headers)?;
@@ -119,14 +168,24 @@ pub(crate) async fn policy(State(api): State<Arc<Api>>, path: PathArgs, query: Q
     let edit: api::PolicyApply = shape(&doc, POLICY_FIELDS)?;
     check_policy(&edit)?;
     // Written again without its nulls: here null means absent, in a merge it would mean removed.
-    let doc = serde_json::to_vec(&edit).ok().and_then(|bytes| Doc::parse(bytes).ok());
+    let doc = serde_json::to_vec(&edit)
+        .ok()
+        .and_then(|bytes| Doc::parse(bytes).ok());
     let doc = doc.ok_or_else(|| Problem::internal("a policy could not be written"))?;
-    let command = Command::PolicySet(command::PolicySet { kv, doc, precondition, who: None });
+    let command = Command::PolicySet(command::PolicySet {
+        kv,
+        doc,
+        precondition,
+        who: None,
+    });
     match api.command(command).await? {
         Reply::Manifest { applied, row, .. } => {
             let (status, result) = answer::applied(applied);
             let row = api.store.manifest_get(&row.kv).await?.unwrap_or(row);
-            Ok(with_result(with_etag(json(status, &shown_policy(&row.policy)), row.revision), result))
+            Ok(with_result(
+                with_etag(json(status, &shown_policy(&row.policy)), row.revision),
+                result,
+            ))
         }
         other => Err(unexpected(&other)),
     }
@@ -146,8 +205,15 @@ fn check_policy(edit: &api::PolicyApply) -> Result<(), Problem> {
             checks.add(format!("/{name}"), format!("must be at most {}", u32::MAX));
         }
     }
-    if let Some(word) = edit.on_config_change.as_deref().filter(|word| !["reconcile", "next"].contains(word)) {
-        checks.add("/on_config_change", format!("must be reconcile or next, got {word:?}"));
+    if let Some(word) = edit
+        .on_config_change
+        .as_deref()
+        .filter(|word| !["reconcile", "next"].contains(word))
+    {
+        checks.add(
+            "/on_config_change",
+            format!("must be reconcile or next, got {word:?}"),
+        );
     }
     checks.finish()
 }
@@ -156,7 +222,11 @@ impl Api {
     /// A manifest that must exist.
     pub(crate) async fn manifest(&self, kv: &KindVersion) -> Result<Arc<ManifestRow>, Problem> {
         let row = self.store.manifest_get(kv).await?;
-        row.ok_or_else(|| Problem::not_found(format!("kind {kv} is not known here: apply its manifest first")))
+        row.ok_or_else(|| {
+            Problem::not_found(format!(
+                "kind {kv} is not known here: apply its manifest first"
+            ))
+        })
     }
 }
 
@@ -180,7 +250,11 @@ pub(crate) fn shown_reactions(manifest: &manifest::Manifest) -> Vec<api::Reactio
     let reactions = manifest.reactions.iter().map(|reaction| api::Reaction {
         name: reaction.name.to_string(),
         trigger: reaction.trigger.as_str().to_owned(),
-        emits: reaction.emits.iter().map(|emit| emit.as_str().to_owned()).collect(),
+        emits: reaction
+            .emits
+            .iter()
+            .map(|emit| emit.as_str().to_owned())
+            .collect(),
         verb: reaction.verb.as_ref().map(ToString::to_string),
         finalizer: reaction.finalizer.as_ref().map(ToString::to_string),
     });

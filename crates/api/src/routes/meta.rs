@@ -65,18 +65,29 @@ pub(crate) async fn readyz(State(api): State<Arc<Api>>) -> Response {
         Ok(())
     };
     let writes = api.store.writable().map_err(|error| error.to_string());
-    health(vec![check("serving", serving), api.reads().await, check("store writes", writes)])
+    health(vec![
+        check("serving", serving),
+        api.reads().await,
+        check("store writes", writes),
+    ])
 }
 
 impl Api {
     async fn reads(&self) -> api::HealthCheck {
         let read = self.store.revision().await;
-        check("store reads", read.map(|_| ()).map_err(|error| error.to_string()))
+        check(
+            "store reads",
+            read.map(|_| ()).map_err(|error| error.to_string()),
+        )
     }
 }
 
 fn check(name: &str, found: Result<(), String>) -> api::HealthCheck {
-    api::HealthCheck { name: name.to_owned(), ok: found.is_ok(), message: found.err() }
+    api::HealthCheck {
+        name: name.to_owned(),
+        ok: found.is_ok(),
+        message: found.err(),
+    }
 }
 
 fn health(checks: Vec<api::HealthCheck>) -> Response {
@@ -85,7 +96,13 @@ fn health(checks: Vec<api::HealthCheck>) -> Response {
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
     };
-    json(status, &api::Health { status: word.to_owned(), checks })
+    json(
+        status,
+        &api::Health {
+            status: word.to_owned(),
+            checks,
+        },
+    )
 }
 
 /// This API as an OpenAPI document.

@@ -27,21 +27,63 @@ pub(crate) async fn metrics(State(api): State<Arc<Api>>) -> Answer {
     };
     // Kinds and phases have no character that a label value would have to escape.
     let resources = resources.into_iter().map(|(kv, phase, count)| {
-        let labels = format!("{{kind=\"{}\",kind_version=\"{}\",phase=\"{phase}\"}}", kv.kind, kv.version);
+        let labels = format!(
+            "{{kind=\"{}\",kind_version=\"{}\",phase=\"{phase}\"}}",
+            kv.kind, kv.version
+        );
         (labels, count)
     });
-    family("converge_resources", "gauge", "Resources by kind and phase.", resources.collect());
-    family("converge_revision", "gauge", "The store-wide revision.", vec![(String::new(), u64::try_from(revision).unwrap_or(0))]);
+    family(
+        "converge_resources",
+        "gauge",
+        "Resources by kind and phase.",
+        resources.collect(),
+    );
+    family(
+        "converge_revision",
+        "gauge",
+        "The store-wide revision.",
+        vec![(String::new(), u64::try_from(revision).unwrap_or(0))],
+    );
     let workers = members.iter().flat_map(|broker| &broker.workers);
     let (count, credit, inflight) = workers.fold((0, 0, 0), |(count, credit, inflight), worker| {
-        (count + 1, credit + u64::from(worker.credit), inflight + u64::from(worker.inflight))
+        (
+            count + 1,
+            credit + u64::from(worker.credit),
+            inflight + u64::from(worker.inflight),
+        )
     });
-    family("converge_workers", "gauge", "Connected workers.", vec![(String::new(), count)]);
-    family("converge_worker_slots", "gauge", "Tasks the connected workers take at a time.", vec![(String::new(), credit)]);
-    family("converge_tasks_inflight", "gauge", "Tasks the connected workers have.", vec![(String::new(), inflight)]);
+    family(
+        "converge_workers",
+        "gauge",
+        "Connected workers.",
+        vec![(String::new(), count)],
+    );
+    family(
+        "converge_worker_slots",
+        "gauge",
+        "Tasks the connected workers take at a time.",
+        vec![(String::new(), credit)],
+    );
+    family(
+        "converge_tasks_inflight",
+        "gauge",
+        "Tasks the connected workers have.",
+        vec![(String::new(), inflight)],
+    );
     let answers = api.answered.iter().enumerate().skip(1);
-    let answers = answers.map(|(class, count)| (format!("{{status=\"{class}xx\"}}"), count.load(Ordering::Relaxed)));
-    family("converge_http_responses_total", "counter", "Answers of the API by class of status.", answers.collect());
+    let answers = answers.map(|(class, count)| {
+        (
+            format!("{{status=\"{class}xx\"}}"),
+            count.load(Ordering::Relaxed),
+        )
+    });
+    family(
+        "converge_http_responses_total",
+        "counter",
+        "Answers of the API by class of status.",
+        answers.collect(),
+    );
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

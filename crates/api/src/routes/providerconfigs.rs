@@ -48,7 +48,12 @@ pub(crate) fn router() -> Router<Arc<Api>> {
     (status = 201, description = "created", body = api::ProviderConfig), (status = 200, description = "configured or unchanged, see X-Apply-Result", body = api::ProviderConfig),
     (status = 400, description = "malformed, or it does not fit the kind's config schema", body = api::Problem, content_type = "application/problem+json"),
     (status = 409, description = "there is another default", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn apply(
+    State(api): State<Arc<Api>>,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     let mut checks = Checks::default();
     query.known(&mut checks, &["replace_default"], &[]);
     let replace_default = query.flag(&mut checks, "replace_default");
@@ -60,16 +65,31 @@ pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, headers
     check_type(&mut checks, body.type_.as_deref(), "providerconfig");
     let name = checks.parse::<ConfigName>("/name", &body.name);
     let kind = checks.parse::<Kind>("/kind", &body.kind);
-    let version = body.kind_version.and_then(|version| kind_version(&mut checks, version));
-    let spec = body.spec.and_then(|spec| object(&mut checks, "/spec", spec));
-    let data = body.data.and_then(|data| checks.take("/data", STANDARD.decode(data).map_err(|error| format!("is not base64: {error}"))));
+    let version = body
+        .kind_version
+        .and_then(|version| kind_version(&mut checks, version));
+    let spec = body
+        .spec
+        .and_then(|spec| object(&mut checks, "/spec", spec));
+    let data = body.data.and_then(|data| {
+        checks.take(
+            "/data",
+            STANDARD
+                .decode(data)
+                .map_err(|error| format!("is not base64: {error}")),
+        )
+    });
     let (Some(name), Some(kind)) = (name, kind) else {
         return Err(checks.into_problem());
     };
     checks.finish()?;
     let version = match version {
         Some(version) => version,
-        None => api.store.config_get(&name).await?.map_or(1, |(row, _)| row.kv.version),
+        None => api
+            .store
+            .config_get(&name)
+            .await?
+            .map_or(1, |(row, _)| row.kv.version),
     };
     let command = Command::ConfigApply(command::ConfigApply {
         name: name.clone(),
@@ -88,7 +108,11 @@ pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, headers
             let body = api.config(&row, bundle.as_ref()).await?;
             let mut response = with_result(with_etag(json(status, &body), row.revision), result);
             if status == StatusCode::CREATED {
-                set(response.headers_mut(), "location", &format!("/api/v1/providerconfigs/{name}"));
+                set(
+                    response.headers_mut(),
+                    "location",
+                    &format!("/api/v1/providerconfigs/{name}"),
+                );
             }
             Ok(response)
         }
@@ -102,7 +126,9 @@ pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, headers
 pub(crate) async fn list_all(State(api): State<Arc<Api>>, query: QueryArgs) -> Answer {
     let mut checks = Checks::default();
     query.known(&mut checks, &["kind", "limit", "cursor"], &[]);
-    let kind = query.get("kind").and_then(|kind| checks.parse::<Kind>("kind", kind));
+    let kind = query
+        .get("kind")
+        .and_then(|kind| checks.parse::<Kind>("kind", kind));
     let limit = query.limit(&mut checks);
     let cursor = query.get("cursor");
     if let Some(cursor) = cursor {
@@ -125,7 +151,8 @@ pub(crate) async fn read(State(api): State<Arc<Api>>, path: PathArgs, query: Que
     query.none()?;
     let name = name(&path)?;
     let found = api.store.config_get(&name).await?;
-    let (row, bundle) = found.ok_or_else(|| Problem::not_found(format!("there is no providerconfig {name}")))?;
+    let (row, bundle) =
+        found.ok_or_else(|| Problem::not_found(format!("there is no providerconfig {name}")))?;
     let body = api.config(&row, bundle.as_ref()).await?;
     Ok(with_etag(json(StatusCode::OK, &body), row.revision))
 }
@@ -134,12 +161,22 @@ pub(crate) async fn read(State(api): State<Arc<Api>>, path: PathArgs, query: Que
 #[utoipa::path(delete, path = "/api/v1/providerconfigs/{name}", tag = "providerconfigs", params(("name" = String, Path)), responses(
     (status = 204, description = "gone"), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json"),
     (status = 409, description = "referred to", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn delete(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn delete(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     query.none()?;
     let name = name(&path)?;
     let precondition = precondition(&headers)?;
     body.none().await?;
-    let command = Command::ConfigDelete(command::ConfigDelete { name, precondition, who: None });
+    let command = Command::ConfigDelete(command::ConfigDelete {
+        name,
+        precondition,
+        who: None,
+    });
     match api.command(command).await? {
         Reply::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
         other => Err(unexpected(&other)),
@@ -153,7 +190,11 @@ fn name(path: &PathArgs) -> Result<ConfigName, Problem> {
 }
 
 impl Api {
-    async fn config(&self, row: &Config, bundle: Option<&Bundle>) -> Result<api::ProviderConfig, Problem> {
+    async fn config(
+        &self,
+        row: &Config,
+        bundle: Option<&Bundle>,
+    ) -> Result<api::ProviderConfig, Problem> {
         let owner = match row.owner {
             Some(owner) => self.store.resource_get_by_uid(owner).await?,
             None => None,
@@ -172,7 +213,8 @@ impl Api {
                 size: bundle.0.len() as u64,
             }),
             digest: format!("{:032x}", row.effective.0),
-            owner: owner.map(|view| api::ObjectRef::new(view.row.kv.kind.as_str(), view.row.name.as_str())),
+            owner: owner
+                .map(|view| api::ObjectRef::new(view.row.kv.kind.as_str(), view.row.name.as_str())),
             created_at: rfc3339_ms(row.created_ms),
             updated_at: rfc3339_ms(row.updated_ms),
         })

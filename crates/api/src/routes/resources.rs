@@ -34,7 +34,9 @@ const FIELDS: &[(&str, bool)] = &[
     ("provider_config_ref", false),
     ("spec", true),
 ];
-const FILTERS: &[&str] = &["kind", "kv", "name", "owner", "root", "view", "limit", "cursor"];
+const FILTERS: &[&str] = &[
+    "kind", "kv", "name", "owner", "root", "view", "limit", "cursor",
+];
 
 pub(crate) fn router() -> Router<Arc<Api>> {
     Router::new()
@@ -50,7 +52,12 @@ pub(crate) fn router() -> Router<Arc<Api>> {
     (status = 400, description = "malformed, or the spec does not fit its schema", body = api::Problem, content_type = "application/problem+json"),
     (status = 404, description = "unknown kind or version", body = api::Problem, content_type = "application/problem+json"),
     (status = 409, description = "being deleted, or composed", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn apply(
+    State(api): State<Arc<Api>>,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     query.none()?;
     let precondition = precondition(&headers)?;
     let doc = body.doc(BODY_BYTES).await?;
@@ -58,14 +65,19 @@ pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, headers
     let mut checks = Checks::default();
     check_type(&mut checks, body.type_.as_deref(), "resource");
     let kind = checks.parse::<Kind>("/kind", &body.kind);
-    let kind_version = body.kind_version.and_then(|version| kind_version(&mut checks, version));
+    let kind_version = body
+        .kind_version
+        .and_then(|version| kind_version(&mut checks, version));
     let name = checks.parse::<ResourceName>("/name", &body.name);
     let config_ref = body.provider_config_ref.as_deref();
-    let config_ref = config_ref.and_then(|name| checks.parse::<ConfigName>("/provider_config_ref", name));
+    let config_ref =
+        config_ref.and_then(|name| checks.parse::<ConfigName>("/provider_config_ref", name));
     let labels = match Labels::new(body.labels) {
         Ok(labels) => labels,
         Err(errors) => {
-            errors.iter().for_each(|error| checks.add("/labels", error.to_string()));
+            errors
+                .iter()
+                .for_each(|error| checks.add("/labels", error.to_string()));
             Labels::default()
         }
     };
@@ -106,7 +118,11 @@ pub(crate) async fn list_all(State(api): State<Arc<Api>>, query: QueryArgs) -> A
     (status = 200, description = "one page", body = api::List<api::Root>)))]
 pub(crate) async fn roots(State(api): State<Arc<Api>>, query: QueryArgs) -> Answer {
     let mut checks = Checks::default();
-    query.known(&mut checks, &["kind", "kv", "name", "limit", "cursor"], &["phase", "label"]);
+    query.known(
+        &mut checks,
+        &["kind", "kv", "name", "limit", "cursor"],
+        &["phase", "label"],
+    );
     let mut wanted = Wanted::read(&mut checks, &query);
     checks.finish()?;
     wanted.filter.roots_only = true;
@@ -131,7 +147,11 @@ pub(crate) async fn roots(State(api): State<Arc<Api>>, query: QueryArgs) -> Answ
             waiting: shown.waiting(view),
             labels: row.labels.as_map().clone(),
             descendants: unsigned(below.total),
-            phases: counts.into_iter().filter(|(_, count)| *count > 0).map(|(phase, count)| (phase, unsigned(count))).collect(),
+            phases: counts
+                .into_iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(phase, count)| (phase, unsigned(count)))
+                .collect(),
             updated_at: rfc3339_ms(row.updated_ms),
         }
     });
@@ -149,7 +169,11 @@ pub(crate) async fn summary(State(api): State<Arc<Api>>, query: QueryArgs) -> An
     let mut kinds = BTreeMap::<KindVersion, BTreeMap<api::Phase, u64>>::new();
     for (kv, phase, count) in counts {
         *phases.entry(answer::phase(phase)).or_default() += count;
-        *kinds.entry(kv).or_default().entry(answer::phase(phase)).or_default() += count;
+        *kinds
+            .entry(kv)
+            .or_default()
+            .entry(answer::phase(phase))
+            .or_default() += count;
     }
     let kinds = kinds.into_iter().map(|(kv, phases)| api::KindCount {
         kind: kv.kind.to_string(),
@@ -182,7 +206,13 @@ pub(crate) async fn read(State(api): State<Arc<Api>>, path: PathArgs, query: Que
     (status = 202, description = "its teardown is under way", body = api::Resource), (status = 204, description = "it is gone"),
     (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json"),
     (status = 409, description = "it belongs to a composer", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn delete(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn delete(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     let (kind, name) = path.resource()?;
     let mut checks = Checks::default();
     query.known(&mut checks, &["force", "abandon"], &[]);
@@ -204,7 +234,9 @@ pub(crate) async fn delete(State(api): State<Arc<Api>>, path: PathArgs, query: Q
         Ok(Reply::Deleted) => Ok(StatusCode::NO_CONTENT.into_response()),
         Ok(other) => Err(unexpected(&other)),
         // The engine knows that it is not there; only the tombstone knows since when.
-        Err(problem) if problem.status() == StatusCode::NOT_FOUND => Err(api.gone(&kind, &name).await),
+        Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
+            Err(api.gone(&kind, &name).await)
+        }
         Err(problem) => Err(problem),
     }
 }
@@ -214,7 +246,10 @@ pub(crate) fn kind_version(checks: &mut Checks, version: i64) -> Option<i32> {
     let found = i32::try_from(version).ok();
     let found = found.filter(|version| KindVersion::VERSIONS.contains(version));
     if found.is_none() {
-        checks.add("/kind_version", format!("{version} is no kind version: a whole number from 1 to 32767"));
+        checks.add(
+            "/kind_version",
+            format!("{version} is no kind version: a whole number from 1 to 32767"),
+        );
     }
     found
 }
@@ -233,7 +268,10 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     pub(crate) fn read(checks: &mut Checks, query: &QueryArgs) -> Self {
-        let mut phases: Vec<_> = query.all("phase").filter_map(|word| phase(checks, word)).collect();
+        let mut phases: Vec<_> = query
+            .all("phase")
+            .filter_map(|word| phase(checks, word))
+            .collect();
         phases.sort_unstable();
         phases.dedup();
         let mut labels = Vec::new();
@@ -250,7 +288,10 @@ impl Wanted {
             None | Some("summary") => false,
             Some("full") => true,
             Some(other) => {
-                checks.add("view", format!("{other:?} is no view; there are: summary, full"));
+                checks.add(
+                    "view",
+                    format!("{other:?} is no view; there are: summary, full"),
+                );
                 false
             }
         };
@@ -263,18 +304,27 @@ impl Wanted {
         }
         Self {
             filter: ResourceFilter {
-                kind: query.get("kind").and_then(|kind| checks.parse("kind", kind)),
+                kind: query
+                    .get("kind")
+                    .and_then(|kind| checks.parse("kind", kind)),
                 kv: query.get("kv").and_then(|kv| checks.parse("kv", kv)),
                 phase: None,
-                name_contains: query.get("name").filter(|name| !name.is_empty()).map(str::to_owned),
+                name_contains: query
+                    .get("name")
+                    .filter(|name| !name.is_empty())
+                    .map(str::to_owned),
                 labels,
                 owner: None,
                 root: None,
                 roots_only: false,
             },
             phases,
-            owner: query.get("owner").and_then(|owner| checks.parse("owner", owner)),
-            root: query.get("root").and_then(|root| checks.parse("root", root)),
+            owner: query
+                .get("owner")
+                .and_then(|owner| checks.parse("owner", owner)),
+            root: query
+                .get("root")
+                .and_then(|root| checks.parse("root", root)),
             full,
             limit: query.limit(checks),
             cursor,
@@ -284,17 +334,26 @@ impl Wanted {
 
 /// A phase as people write it.
 pub(crate) fn phase(checks: &mut Checks, word: &str) -> Option<Phase> {
-    let found = Phase::ALL.iter().find(|phase| phase.as_str().eq_ignore_ascii_case(word));
+    let found = Phase::ALL
+        .iter()
+        .find(|phase| phase.as_str().eq_ignore_ascii_case(word));
     if found.is_none() {
         let all: Vec<_> = Phase::ALL.iter().map(|phase| phase.as_str()).collect();
-        checks.add("phase", format!("{word:?} is no phase; there are: {}", all.join(", ")));
+        checks.add(
+            "phase",
+            format!("{word:?} is no phase; there are: {}", all.join(", ")),
+        );
     }
     found.copied()
 }
 
 impl Api {
     /// A resource that must exist.
-    pub(crate) async fn existing(&self, kind: &Kind, name: &ResourceName) -> Result<ResourceView, Problem> {
+    pub(crate) async fn existing(
+        &self,
+        kind: &Kind,
+        name: &ResourceName,
+    ) -> Result<ResourceView, Problem> {
         match self.store.resource_get(kind, name).await? {
             Some(view) => Ok(view),
             None => Err(self.gone(kind, name).await),
@@ -316,7 +375,10 @@ impl Api {
     /// The answer about one resource.
     pub(crate) async fn resource(&self, status: StatusCode, view: &ResourceView) -> Answer {
         let shown = self.shown(std::slice::from_ref(view)).await?;
-        Ok(with_etag(json(status, &shown.resource(view)), view.row.revision))
+        Ok(with_etag(
+            json(status, &shown.resource(view)),
+            view.row.revision,
+        ))
     }
 
     /// The answer to a write: the resource as it is once the write is committed.
@@ -332,7 +394,14 @@ impl Api {
         let view = match (self.store.resource_get(kind, name).await?, reply_row) {
             (Some(view), _) => view,
             // Removed between the commit and the read: what was written is still the right answer.
-            (None, Some(row)) => ResourceView { row, spec: None, status: None, owner: None, root: None, held_on: None },
+            (None, Some(row)) => ResourceView {
+                row,
+                spec: None,
+                status: None,
+                owner: None,
+                root: None,
+                held_on: None,
+            },
             (None, None) => return Ok(StatusCode::NO_CONTENT.into_response()),
         };
         let mut response = self.resource(status, &view).await?;
@@ -340,7 +409,11 @@ impl Api {
             response = with_result(response, result);
         }
         if status == StatusCode::CREATED {
-            set(response.headers_mut(), header::LOCATION.as_str(), &format!("/api/v1/resources/{kind}/{name}"));
+            set(
+                response.headers_mut(),
+                header::LOCATION.as_str(),
+                &format!("/api/v1/resources/{kind}/{name}"),
+            );
         }
         Ok(response)
     }
@@ -354,7 +427,11 @@ impl Api {
             let Some(reference) = reference else {
                 continue;
             };
-            match self.store.resource_get(&reference.kind, &reference.name).await? {
+            match self
+                .store
+                .resource_get(&reference.kind, &reference.name)
+                .await?
+            {
                 Some(view) => *slot = Some(view.row.uid),
                 None => return Ok(list::<()>(Vec::new(), self.store.revision().await?, None)),
             }
@@ -369,8 +446,13 @@ impl Api {
     pub(crate) async fn page(&self, wanted: &Wanted) -> Result<Page<ResourceView>, Problem> {
         let cursor = wanted.cursor.as_deref();
         let read = async |phase: Option<Phase>| {
-            let filter = ResourceFilter { phase, ..wanted.filter.clone() };
-            self.store.resource_list(&filter, cursor, wanted.limit, wanted.full).await
+            let filter = ResourceFilter {
+                phase,
+                ..wanted.filter.clone()
+            };
+            self.store
+                .resource_list(&filter, cursor, wanted.limit, wanted.full)
+                .await
         };
         let (first, rest) = match wanted.phases.as_slice() {
             [] => (None, [].as_slice()),
@@ -390,7 +472,11 @@ impl Api {
             let limit = wanted.limit as usize;
             let is_more = page.next.is_some() || page.items.len() > limit;
             page.items.truncate(limit);
-            page.next = page.items.last().filter(|_| is_more).map(|last| format!("{}/{}", last.row.kv.kind, last.row.name));
+            page.next = page
+                .items
+                .last()
+                .filter(|_| is_more)
+                .map(|last| format!("{}/{}", last.row.kv.kind, last.row.name));
         }
         Ok(page)
     }

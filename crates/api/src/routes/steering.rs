@@ -33,16 +33,31 @@ pub(crate) fn router() -> Router<Arc<Api>> {
 #[utoipa::path(post, path = "/api/v1/resources/{kind}/{name}/reconcile", tag = "resources",
     params(("kind" = String, Path), ("name" = String, Path), api::ScopeQuery, ("Idempotency-Key" = Option<String>, Header)),
     responses((status = 202, description = "asked for", body = api::Resource), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn reconcile(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn reconcile(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     let (kind, name) = path.resource()?;
     let recursive = scope(&query)?;
     unconditional(&headers)?;
     body.none().await?;
-    let turn = api.once.turn(&headers, &format!("reconcile {kind}/{name}"))?;
+    let turn = api
+        .once
+        .turn(&headers, &format!("reconcile {kind}/{name}"))?;
     if matches!(turn, Turn::Repeat) {
-        return api.written(Reply::Accepted { resources: 0 }, &kind, &name).await;
+        return api
+            .written(Reply::Accepted { resources: 0 }, &kind, &name)
+            .await;
     }
-    let command = command::ResourceReconcile { kind: kind.clone(), name: name.clone(), recursive, who: None };
+    let command = command::ResourceReconcile {
+        kind: kind.clone(),
+        name: name.clone(),
+        recursive,
+        who: None,
+    };
     match api.command(Command::ResourceReconcile(command)).await {
         Ok(reply) => api.written(reply, &kind, &name).await,
         Err(problem) => {
@@ -56,7 +71,13 @@ pub(crate) async fn reconcile(State(api): State<Arc<Api>>, path: PathArgs, query
 #[utoipa::path(post, path = "/api/v1/resources/{kind}/{name}/quarantine", tag = "resources",
     params(("kind" = String, Path), ("name" = String, Path), api::ScopeQuery),
     responses((status = 202, description = "held back", body = api::Resource), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn quarantine(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn quarantine(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     hold(&api, path, query, headers, body, true).await
 }
 
@@ -64,16 +85,35 @@ pub(crate) async fn quarantine(State(api): State<Arc<Api>>, path: PathArgs, quer
 #[utoipa::path(post, path = "/api/v1/resources/{kind}/{name}/unquarantine", tag = "resources",
     params(("kind" = String, Path), ("name" = String, Path), api::ScopeQuery),
     responses((status = 202, description = "let go", body = api::Resource), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn unquarantine(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn unquarantine(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     hold(&api, path, query, headers, body, false).await
 }
 
-async fn hold(api: &Api, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming, on: bool) -> Answer {
+async fn hold(
+    api: &Api,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+    on: bool,
+) -> Answer {
     let (kind, name) = path.resource()?;
     let recursive = scope(&query)?;
     unconditional(&headers)?;
     body.none().await?;
-    let command = command::ResourceQuarantine { kind: kind.clone(), name: name.clone(), recursive, on, who: None };
+    let command = command::ResourceQuarantine {
+        kind: kind.clone(),
+        name: name.clone(),
+        recursive,
+        on,
+        who: None,
+    };
     let reply = api.command(Command::ResourceQuarantine(command)).await?;
     api.written(reply, &kind, &name).await
 }
@@ -90,14 +130,25 @@ fn scope(query: &QueryArgs) -> Result<bool, crate::problem::Problem> {
 #[utoipa::path(post, path = "/api/v1/resources/{kind}/{name}/rollback", tag = "resources", request_body = api::RollbackRequest,
     params(("kind" = String, Path), ("name" = String, Path)),
     responses((status = 200, description = "rolled back", body = api::Resource), (status = 404, description = "not there, or that generation is not kept", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn rollback(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs, headers: HeaderMap, body: Incoming) -> Answer {
+pub(crate) async fn rollback(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+    headers: HeaderMap,
+    body: Incoming,
+) -> Answer {
     let (kind, name) = path.resource()?;
     query.none()?;
     unconditional(&headers)?;
     let doc = body.doc(SMALL_BYTES).await?;
     let wanted: api::RollbackRequest = shape(&doc, &[("generation", true)])?;
     let generation = i64::try_from(wanted.generation).unwrap_or(i64::MAX);
-    let command = command::ResourceRollback { kind: kind.clone(), name: name.clone(), generation, who: None };
+    let command = command::ResourceRollback {
+        kind: kind.clone(),
+        name: name.clone(),
+        generation,
+        who: None,
+    };
     let reply = api.command(Command::ResourceRollback(command)).await?;
     api.written(reply, &kind, &name).await
 }
@@ -105,7 +156,11 @@ pub(crate) async fn rollback(State(api): State<Arc<Api>>, path: PathArgs, query:
 /// The authored states that are kept, newest first.
 #[utoipa::path(get, path = "/api/v1/resources/{kind}/{name}/spec-history", tag = "resources", params(("kind" = String, Path), ("name" = String, Path)),
     responses((status = 200, description = "the history", body = api::List<api::SpecRevision>), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn spec_history(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs) -> Answer {
+pub(crate) async fn spec_history(
+    State(api): State<Arc<Api>>,
+    path: PathArgs,
+    query: QueryArgs,
+) -> Answer {
     let (kind, name) = path.resource()?;
     query.none()?;
     let revision = api.store.revision().await?;
@@ -129,11 +184,17 @@ pub(crate) async fn spec_history(State(api): State<Arc<Api>>, path: PathArgs, qu
 }
 
 /// A whole kind, page by page; the answer counts.
-pub(crate) async fn reconcile_kind(api: &Api, filter: &converge_engine::store::ResourceFilter) -> Result<u64, crate::problem::Problem> {
+pub(crate) async fn reconcile_kind(
+    api: &Api,
+    filter: &converge_engine::store::ResourceFilter,
+) -> Result<u64, crate::problem::Problem> {
     let mut reconciled = 0;
     let mut cursor = None;
     loop {
-        let page = api.store.resource_list(filter, cursor.as_deref(), api::MAX_PAGE, false).await?;
+        let page = api
+            .store
+            .resource_list(filter, cursor.as_deref(), api::MAX_PAGE, false)
+            .await?;
         let commands = page.items.iter().map(|view| {
             Command::ResourceReconcile(command::ResourceReconcile {
                 kind: view.row.kv.kind.clone(),
