@@ -183,6 +183,53 @@ fn yaml_is_read_and_the_order_of_its_keys_counts() {
     );
 }
 
+/// The `spec` of a manifest that has nothing after it.
+fn spec_of(manifest: &str) -> String {
+    let (_, spec) = manifest.split_once("\nspec:\n").unwrap();
+    let spec = spec.split("\n---\n").next().unwrap();
+    spec.lines()
+        .map(|line| format!("{}\n", line.strip_prefix("  ").unwrap_or(line)))
+        .collect()
+}
+
+#[test]
+fn the_graphs_of_the_example_compose_what_its_readme_draws() {
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/datadriven/stdcel/manifests");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let instances = read("4-shop.yaml");
+    let (shop, pipeline) = instances.split_once("\n---\n").unwrap();
+    let render = |graph: &str, instance: &str, name: &str| {
+        let run = Run::new(&["--kind", "stdcel", "-o", "tree", "--name", name]);
+        run.file("--config", "graph.yaml", &spec_of(&read(graph)))
+            .file("--spec", "spec.yaml", &spec_of(instance))
+            .ok()
+    };
+    let shop = render("1-apps.yaml", shop, "shop");
+    for line in [
+        "├─ stdio/shop-db-b",
+        "└─ stdshell/shop-app",
+        "       /env/NETWORK ← /stdout",
+        "       /env/DATABASE ← /endpoint",
+    ] {
+        assert!(
+            shop.lines().any(|found| found == line),
+            "{line} is not in\n{shop}"
+        );
+    }
+    let pipeline = render("2-pipelines.yaml", pipeline, "shop-ci");
+    assert_eq!(
+        pipeline.matches("after stdshell/shop-ci-build").count(),
+        3,
+        "{pipeline}"
+    );
+    assert_eq!(
+        pipeline.lines().filter(|line| line.contains('─')).count(),
+        5,
+        "{pipeline}"
+    );
+}
+
 #[test]
 fn a_starlark_program_renders_from_a_folder() {
     let program = "def compose(spec, config):\n  return struct(children=[struct(kind='k', name=spec.name)])\n";

@@ -1,6 +1,6 @@
 //! Times reading and composing a graph, and prints one JSON object a line.
 //!
-//! `bench_compose [RESOURCES] [RUNS]`: a graph with texts, conditions, specs that read specs and statuses that flow, a fifth
+//! `bench_graph [RESOURCES] [RUNS]`: a graph with texts, conditions, specs that read specs and statuses that flow, a fifth
 //! of it in one long chain.
 
 use std::time::{Duration, Instant};
