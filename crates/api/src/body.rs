@@ -120,39 +120,34 @@ fn parse(bytes: Bytes) -> Result<Doc, Problem> {
 ///
 /// `fields` are the names of that shape and whether each is required, for a message that lists everything at once.
 pub(crate) fn shape<T: DeserializeOwned>(doc: &Doc, fields: &[(&str, bool)]) -> Result<T, Problem> {
+    if doc.json_type() != JsonType::Object {
+        // Said here: serde would take an array for a struct.
+        let mut checks = Checks::default();
+        let message = format!("the body must be a JSON object, not {}", described(doc));
+        checks.add("", message);
+        return Err(checks.into_problem());
+    }
     serde_json::from_slice(doc.as_bytes()).map_err(|error| {
         let mut checks = Checks::default();
-        match serde_json::from_slice::<BTreeMap<String, &RawValue>>(doc.as_bytes()) {
-            Err(_) => checks.add(
-                "",
-                format!("the body must be a JSON object, not {}", described(doc)),
-            ),
-            Ok(found) => {
-                for key in found.keys() {
-                    if !fields.iter().any(|(name, _)| name == key) {
-                        let known: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
-                        checks.add(
-                            format!("/{key}"),
-                            format!("unknown field; there are: {}", known.join(", ")),
-                        );
-                    }
-                }
-                for (name, required) in fields {
-                    if *required && !found.contains_key(*name) {
-                        checks.add(format!("/{name}"), "is missing");
-                    }
-                }
+        let found = serde_json::from_slice::<BTreeMap<String, &RawValue>>(doc.as_bytes());
+        let found = found.unwrap_or_default();
+        for key in found.keys() {
+            if !fields.iter().any(|(name, _)| name == key) {
+                let known: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
+                let message = format!("unknown field; there are: {}", known.join(", "));
+                checks.add(format!("/{key}"), message);
             }
         }
-        let noted = std::mem::take(&mut checks);
-        match noted.finish() {
-            Err(problem) => problem,
+        for (name, required) in fields {
+            if *required && !found.contains_key(*name) {
+                checks.add(format!("/{name}"), "is missing");
+            }
+        }
+        if checks.is_clean() {
             // A field of the wrong type: serde says which value, and the line and column of it.
-            Ok(()) => {
-                checks.add("", error.to_string());
-                checks.into_problem()
-            }
+            checks.add("", error.to_string());
         }
+        checks.into_problem()
     })
 }
 

@@ -37,6 +37,10 @@ impl Checks {
         self.take(location, text.parse())
     }
 
+    pub(crate) fn is_clean(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Nothing was noted.
     pub(crate) fn finish(self) -> Result<(), Problem> {
         if self.0.is_empty() {

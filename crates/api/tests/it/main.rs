@@ -1,0 +1,12 @@
+//! The router, driven in process over the reference store.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper of a test fails the test, as the test itself may"
+)]
+
+mod access;
+mod answers;
+mod conditions;
+mod harness;
+mod malformed;
+mod resources;
