@@ -105,6 +105,11 @@ impl Hosted {
             "an inline script",
         ));
         kinds.push(HostedKind::new(
+            Arc::new(stdterraform::StdTerraform::from_env()),
+            "stdterraform",
+            "a Terraform or OpenTofu module",
+        ));
+        kinds.push(HostedKind::new(
             Arc::new(stdcel::Stdcel::new()),
             "stdcel",
             "children from a graph with CEL expressions",

@@ -7,7 +7,10 @@ mod hosted;
 mod kinds;
 mod render;
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::process::ExitCode;
+use std::task::Poll;
 
 use clap::{Parser, Subcommand};
 use converge_sdk::{RunOptions, ServeError, serve_with};
@@ -107,14 +110,25 @@ fn serve(flags: &Flags, hosted: Hosted) -> ExitCode {
     let served = hosted
         .selected(options.kinds.as_deref())
         .map(|kind| kind.pair.to_string());
-    eprintln!(
+    let line = format!(
         "stdworker {} serves {} for {}, {} tasks at once",
         env!("CARGO_PKG_VERSION"),
         served.collect::<Vec<_>>().join(", "),
         options.broker,
         options.max_parallel
     );
-    match runtime.block_on(serve_with(hosted.into_providers(), options)) {
+    let ended = runtime.block_on(async {
+        let mut serving = pin!(serve_with(hosted.into_providers(), options));
+        // Its first step installs the signal handlers: who reads the line may send a signal.
+        match poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => {
+                eprintln!("{line}");
+                serving.await
+            }
+        }
+    });
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("stdworker: {}", chain(&error));

@@ -58,6 +58,7 @@ fn all_kinds_are_served_by_default_and_lists_replace_those_of_stdio() {
         "stdio",
         "stdio-composer",
         "stdshell",
+        "stdterraform",
         "stdcel",
         "stdstarlark",
     ] {
