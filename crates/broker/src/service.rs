@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use converge_engine::command::{Command, LeaseLost};
@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) leases: Leases,
     pub(crate) registry: Arc<Registry>,
     pub(crate) shutdown: CancellationToken,
+    /// No stream claims any more; see [`Broker::hold_claims`].
+    pub(crate) holding: AtomicBool,
     pub(crate) tracker: TaskTracker,
     streams: Semaphore,
     sessions: AtomicU64,
@@ -99,6 +101,7 @@ impl Broker {
             leases: Leases::new(options.lease),
             registry: Arc::new(Registry::new(options.name.clone())),
             shutdown: CancellationToken::new(),
+            holding: AtomicBool::new(false),
             tracker: TaskTracker::new(),
             streams: Semaphore::new(options.max_streams),
             sessions: AtomicU64::new(1),
@@ -110,6 +113,11 @@ impl Broker {
     #[must_use]
     pub fn fleet(&self) -> Arc<dyn Fleet> {
         self.0.registry.clone()
+    }
+
+    /// From now on no stream is given new tasks; results and heartbeats go on.
+    pub fn hold_claims(&self) {
+        self.0.holding.store(true, Ordering::Release);
     }
 
     /// Serves until `shutdown`, then ends every stream with UNAVAILABLE; releases no claim.

@@ -436,6 +436,13 @@ impl<'s> Session<'s> {
     }
 
     fn claim(&mut self, free: u32) -> Option<ClaimTasks> {
+        if self
+            .shared
+            .holding
+            .load(std::sync::atomic::Ordering::Acquire)
+        {
+            return None;
+        }
         let pairs: Vec<_> = self
             .order
             .iter()

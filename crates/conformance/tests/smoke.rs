@@ -108,3 +108,30 @@ async fn a_graph_flows_and_goes() {
     assert_eq!(order, ["delete web", "delete db", "delete net"]);
     assert!(world.get("app/x").await.is_none());
 }
+
+#[tokio::test]
+async fn waking_says_when_the_next_timer_is() {
+    let world = world();
+    world.manifest(&leaf("demo")).await;
+    for name in ["demo/a", "demo/b"] {
+        world.apply(name, "{}").await;
+        let task = world.claim_one("w", &["demo"]).await;
+        world.report(&task, failed("no", false)).await;
+        world.clock.step(100);
+    }
+    let first = world.view("demo/a").await.row.wake_ms.expect("a retry");
+    let second = world.view("demo/b").await.row.wake_ms.expect("a retry");
+    assert!(first < second, "{first} {second}");
+    let mut signals = world.store.subscribe();
+    // Only the first is over; nobody else will say when the second is.
+    world.clock.step(first - world.clock.now_ms());
+    let wake = Command::Wake(Wake { limit: 1_000 });
+    assert!(matches!(
+        world.must(wake).await,
+        converge_engine::Reply::Swept {
+            rows: 1,
+            more: false
+        }
+    ));
+    assert_eq!(signals.next().await.wake_ms, Some(second));
+}

@@ -1,8 +1,8 @@
 //! `converge dev`: the wiring of everything in one process, and the order in which it ends.
 //!
 //! Start: lock the directory, open the store, bind both ports, serve, say where. End, within [`BUDGET`] whatever clients do: readiness
-//! off, listeners closed and no new claims, requests under way get [`REQUEST_GRACE`], streams end, the store checkpoints. No claim is
-//! released: a worker that still runs a task may report it to the next process.
+//! off, listeners closed and no new claims, requests under way get [`REQUEST_GRACE`], streams end, the store checkpoints. A worker of our
+//! own is ended while the broker still takes its results; the broker stays for nobody else. No claim is released: a worker that still runs a task may report it to the next process.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ const BUDGET: Duration = Duration::from_secs(10);
 /// How long requests under way may take to end.
 const REQUEST_GRACE: Duration = Duration::from_secs(5);
 /// How long a worker of ours may take to end.
-const WORKER_GRACE: Duration = Duration::from_secs(7);
+const WORKER_GRACE: Duration = Duration::from_secs(5);
 /// Kept of the budget for the checkpoint and the exit.
 const CLOSE_RESERVE: Duration = Duration::from_secs(2);
 
@@ -92,7 +92,9 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
         options.forget_interval,
         stop.clone(),
     )));
-    let serving = stop.clone();
+    let streams = CancellationToken::new();
+    let serving = streams.clone();
+    let held = broker.clone();
     parts.spawn(async move {
         broker
             .serve(broker_listener, serving)
@@ -106,7 +108,20 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
             heartbeat: options.heartbeat,
             grace: WORKER_GRACE,
         };
-        parts.spawn(done(supervised.run(stop.clone())));
+        let (stop, streams) = (stop.clone(), streams.clone());
+        parts.spawn(async move {
+            supervised.run(stop).await;
+            streams.cancel();
+            Ok(())
+        });
+    } else {
+        // Nobody's results are waited for.
+        let (stop, streams) = (stop.clone(), streams.clone());
+        parts.spawn(async move {
+            stop.cancelled().await;
+            streams.cancel();
+            Ok(())
+        });
     }
 
     announce(&data_dir, &addresses)?;
@@ -124,6 +139,7 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
     }
     let end = Instant::now() + BUDGET;
     api.drain();
+    held.hold_claims();
     stop.cancel();
     let orderly = async {
         while let Some(ended) = parts.join_next().await {

@@ -67,6 +67,11 @@ impl Supervised {
                 "WORKER_HEARTBEAT_INTERVAL",
                 format!("{}ms", self.heartbeat.as_millis()),
             )
+            // Its own end must fit into ours, cleaning up included.
+            .env(
+                "WORKER_DRAIN_TIMEOUT",
+                format!("{}ms", (self.grace / 2).as_millis()),
+            )
             .stdin(Stdio::null())
             // Our stdout is for the addresses; what the worker says is for people.
             .stdout(std::io::stderr())
