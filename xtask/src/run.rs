@@ -107,7 +107,18 @@ impl<'a> Run<'a> {
             stack.at.api, stack.at.broker
         );
         if let Some(worker) = &programs.worker {
-            let mut env = manifest.env.clone();
+            let path = std::env::var("PATH").unwrap_or_default();
+            let mut env: BTreeMap<String, String> = manifest
+                .env
+                .iter()
+                .map(|(name, value)| {
+                    let value = value
+                        .replace("__EXAMPLE_DIR__", &dir.display().to_string())
+                        .replace("__EXAMPLE_TMP__", &scratch.display().to_string())
+                        .replace("__PATH__", &path);
+                    (name.clone(), value)
+                })
+                .collect();
             env.insert("EXAMPLE_DIR".into(), dir.display().to_string());
             env.insert("EXAMPLE_TMP".into(), scratch.display().to_string());
             stack.worker(worker, dir, &env)?;

@@ -3,6 +3,8 @@
 //! Must hold: what was applied is recorded as soon as work on a resource began, failed or not, because a destroy needs it; outputs are read
 //! after a failed apply too; an interrupted apply says whether its state is saved. Not here: making the module ready (`session`).
 
+use serde_json::Value;
+
 use crate::backend::StateBackend;
 use crate::failure::Failure;
 use crate::messages::{Counts, cut};
@@ -14,16 +16,13 @@ use crate::status::Applied;
 use crate::task::Task;
 
 /// Errors that only another spec or module can end.
-const TERMINAL_ERRORS: [&str; 9] = [
+const TERMINAL_ERRORS: [&str; 6] = [
     "No value for required variable",
     "Invalid value for input variable",
     "Invalid value for variable",
     "Instance cannot be destroyed",
     "Unsupported Terraform Core version",
     "Unsupported OpenTofu Core version",
-    "Missing required argument",
-    "Unsupported argument",
-    "Reference to undeclared",
 ];
 
 /// Reads the spec of the resource.
@@ -64,11 +63,7 @@ pub(crate) async fn apply(task: &mut Task<'_>) -> Result<Counts, Failure> {
     )
     .await?;
     let shown = session.withhold(&spec.vars);
-    let kept = session
-        .task
-        .home
-        .keep_tree(&session.task.uid, &session.digest, session.tree());
-    kept.map_err(|error| Failure::disk("cannot keep a copy of the module", &error))?;
+    session.keep_tree().await?;
     session.init().await?;
     session.task.status.state = Some(session.backend.place.clone());
     session.push_errored().await?;
@@ -271,9 +266,17 @@ impl Session<'_, '_> {
 
     /// Whether the module is wrong whatever the world is like.
     async fn is_invalid(&self) -> bool {
-        match self.run("validate", &["validate", "-no-color"]).await {
-            Ok(done) => done.code == Some(1) && done.stop.is_none(),
-            Err(_) => false,
-        }
+        let helper = self.helper(&["validate", "-json", "-no-color"]);
+        let Ok(ran) = self.task.run(helper).await else {
+            return false;
+        };
+        let verdict: Value = serde_json::from_slice(&ran.stdout).unwrap_or_default();
+        // A plugin that does not start says nothing about the module.
+        let diagnostics = verdict.get("diagnostics").and_then(Value::as_array);
+        let about_plugins = diagnostics.into_iter().flatten().any(|diagnostic| {
+            let summary = diagnostic.get("summary").and_then(Value::as_str);
+            summary.is_some_and(|summary| summary.contains("plugin"))
+        });
+        verdict.get("valid") == Some(&Value::Bool(false)) && !about_plugins
     }
 }

@@ -147,6 +147,10 @@ impl Provider for StdTerraform {
         report(&task, reaction, result)
     }
 
+    fn ready(&self) -> bool {
+        converge_sdk::process::ready()
+    }
+
     fn cleanup_grace(&self) -> Duration {
         config::KILL_GRACE + Duration::from_secs(10)
     }

@@ -22,7 +22,7 @@ use crate::recovery::lock_failure;
 use crate::redact::Secrets;
 use crate::source::Source;
 use crate::spec::{Vars, variable_file};
-use crate::task::{Stop, Task, not_started};
+use crate::task::{Helper, Stop, Task, not_started};
 use crate::version::Wanted;
 
 /// How often the log of a run is read.
@@ -176,11 +176,6 @@ impl<'s, 't> Session<'s, 't> {
     /// The directory the module runs in.
     pub(crate) fn module(&self) -> &Path {
         &self.module
-    }
-
-    /// Everything that was fetched.
-    pub(crate) fn tree(&self) -> &Path {
-        &self.tree
     }
 
     /// Splits variables into those that may be shown and those that may not; what may not is learnt as secret.
@@ -403,9 +398,7 @@ impl<'s, 't> Session<'s, 't> {
         args: &[&str],
     ) -> Result<Vec<u8>, Failure> {
         self.task.may_begin(phase)?;
-        let mut helper = crate::task::Helper::new(self.task, self.program(), args.iter().copied());
-        helper.env = self.env.clone();
-        helper.cwd = Some(&self.module);
+        let helper = self.helper(args);
         let ran = self.task.run(helper).await?;
         if ran.is_success() {
             return Ok(ran.stdout);
@@ -414,6 +407,24 @@ impl<'s, 't> Session<'s, 't> {
             "StateUnreadable",
             format!("{phase} failed: {}", crate::task::ended(&ran)),
         ))
+    }
+
+    /// The binary in the module, for what changes nothing and prints a document.
+    pub(crate) fn helper(&self, args: &[&str]) -> Helper<'_> {
+        let mut helper = Helper::new(self.task, self.program(), args.iter().copied());
+        helper.env = self.env.clone();
+        helper.cwd = Some(&self.module);
+        helper
+    }
+
+    /// Keeps a copy of the tree as it came, for a destroy on a day when the source is gone.
+    pub(crate) async fn keep_tree(&self) -> Result<(), Failure> {
+        let (home, uid) = (self.task.home.clone(), self.task.uid.clone());
+        let (digest, tree) = (self.digest.clone(), self.tree.clone());
+        let kept = tokio::task::spawn_blocking(move || home.keep_tree(&uid, &digest, &tree));
+        kept.await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+            .map_err(|error| Failure::disk("cannot keep a copy of the module", &error))
     }
 
     /// The program as a command line has it. The data directory and PATH are checked to be UTF-8.

@@ -112,7 +112,10 @@ pub(crate) async fn applied(
             fs::remove_dir_all(&tree)
                 .map_err(|error| Failure::disk("cannot remove an earlier fetch", &error))?;
         }
-        copy_tree(&kept, &tree)
+        let (from, to) = (kept, tree.clone());
+        tokio::task::spawn_blocking(move || copy_tree(&from, &to))
+            .await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)))
             .map_err(|error| Failure::disk("cannot copy the kept module", &error))?;
         tracing::info!("using the copy of the module that this worker kept");
         let module = module_directory(&tree, source, task.is_tofu())?;

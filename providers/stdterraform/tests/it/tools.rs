@@ -129,3 +129,54 @@ async fn a_tool_that_is_not_there_is_named() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_cold_plugin_cache_serves_many_runs_at_once() {
+    let mut bench = Bench::new();
+    let mirror = bench
+        .path()
+        .join("mirror/registry.terraform.io/acme/dummy/1.0.0/linux_amd64");
+    std::fs::create_dir_all(&mirror).unwrap();
+    let plugin = mirror.join("terraform-provider-dummy_v1.0.0");
+    std::fs::write(&plugin, "#!/bin/sh\nexit 1\n").unwrap();
+    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let rc = bench.path().join("mirror.rc");
+    let mirror = bench.path().join("mirror");
+    let text = format!(
+        "provider_installation {{\n  filesystem_mirror {{\n    path = \"{}\"\n  }}\n}}\n",
+        mirror.display()
+    );
+    std::fs::write(&rc, text).unwrap();
+    bench.environment.insert(
+        "TF_CLI_CONFIG_FILE".to_owned(),
+        rc.to_string_lossy().into_owned(),
+    );
+    let main = "terraform {\n  required_providers {\n    dummy = {\n      source = \"acme/dummy\"\n    }\n  }\n}\nresource \"dummy_thing\" \"x\" {}\n";
+    let source = bench.module("dummy", &[("main.tf", main)]);
+    let provider = bench.provider();
+    let jobs: Vec<_> = (0..6)
+        .map(|_| {
+            bench
+                .job(&source, json!({}))
+                .with_config("inherit_env", json!(["TF_CLI_CONFIG_FILE"]))
+        })
+        .collect();
+    let (a, b, c, d, e, f) = tokio::join!(
+        jobs[0].work(&provider),
+        jobs[1].work(&provider),
+        jobs[2].work(&provider),
+        jobs[3].work(&provider),
+        jobs[4].work(&provider),
+        jobs[5].work(&provider),
+    );
+    for result in [a, b, c, d, e, f] {
+        // The plugin is none, which only the apply finds out: every init went well. That is not the module's fault.
+        let error = result.unwrap_err();
+        assert!(
+            !error.is_terminal() && error.message().starts_with("apply failed"),
+            "{error}"
+        );
+    }
+    let cached = bench.data().join("plugins/registry.terraform.io/acme/dummy/1.0.0/linux_amd64/terraform-provider-dummy_v1.0.0");
+    assert!(cached.exists());
+}
