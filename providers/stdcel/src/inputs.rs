@@ -12,7 +12,7 @@ use crate::problem::{Class, Problem};
 /// The value of `schema`.
 pub(crate) fn schema(instance: &Instance<'_>) -> Result<Value, Box<Problem>> {
     let wrong = |message: String| {
-        let message = format!("the instance's spec {message}");
+        let message = format!("the instance's spec: {message}");
         Box::new(Problem::new(Class::Malformed, message))
     };
     let spec = if instance.spec.is_empty() {
@@ -21,9 +21,9 @@ pub(crate) fn schema(instance: &Instance<'_>) -> Result<Value, Box<Problem>> {
         instance.spec
     };
     let spec =
-        json::Doc::parse(spec).map_err(|message| wrong(format!("is not JSON: {message}")))?;
+        json::Doc::parse(spec).map_err(|message| wrong(format!("it is not JSON: {message}")))?;
     if !matches!(spec, json::Doc::Object(_)) {
-        return Err(wrong(format!("must be an object, not {}", spec.kind())));
+        return Err(wrong(format!("it must be an object, not {}", spec.kind())));
     }
     let build = || {
         let labels = instance

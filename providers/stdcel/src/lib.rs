@@ -38,3 +38,6 @@ pub use graph::Graph;
 pub use problem::{Class, Problem, summary};
 pub use provider::{KIND, Stdcel, outcome};
 pub use rollup::{Observed, Rollup};
+
+/// The manifest of the kind.
+pub const MANIFEST: &str = include_str!("../stdcel.kind.json");

@@ -23,8 +23,7 @@ const MESSAGE_BYTES: usize = 7 * 1024;
 /// Serves `stdcel`: one graph per config, one composition per instance.
 #[derive(Debug, Default)]
 pub struct Stdcel {
-    /// Most recently used last.
-    graphs: Mutex<Vec<(Json, Arc<Graph>)>>,
+    graphs: Arc<Graphs>,
 }
 
 impl Stdcel {
@@ -33,14 +32,18 @@ impl Stdcel {
     pub fn new() -> Self {
         Self::default()
     }
+}
 
+/// Parsed graphs, the most recently used last.
+#[derive(Debug, Default)]
+struct Graphs(Mutex<Vec<(Json, Arc<Graph>)>>);
+
+impl Graphs {
     /// The parsed graph of a config.
-    fn graph(&self, config: &Json) -> Arc<Graph> {
-        let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = graphs
-            .iter()
-            .position(|(known, _)| known.as_bytes() == config.as_bytes())
-        {
+    fn of(&self, config: &Json) -> Arc<Graph> {
+        let mut graphs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |(known, _): &(Json, Arc<Graph>)| known.as_bytes() == config.as_bytes();
+        if let Some(at) = graphs.iter().position(same) {
             let entry = graphs.remove(at);
             let graph = Arc::clone(&entry.1);
             graphs.push(entry);
@@ -103,10 +106,13 @@ impl Provider for Stdcel {
                 (Stage::Rollup, "rollup") => rollup,
                 _ => return Err(request.unknown_reaction()),
             };
-        let config = graph_config(ctx)?;
-        // Reading a graph is bounded like evaluating it; both stay off the threads that serve everything else.
-        let graph = self.graph(&config);
-        let done = tokio::task::spawn_blocking(move || run(&graph, &request)).await;
+        let (graphs, ctx) = (Arc::clone(&self.graphs), ctx.clone());
+        // Reading a graph is bounded as evaluating it is; both stay off the threads that serve everything else.
+        let work = move || {
+            let config = graph_config(&ctx)?;
+            run(&graphs.of(&config), &request)
+        };
+        let done = tokio::task::spawn_blocking(work).await;
         done.unwrap_or_else(|error| {
             Err(TaskError::terminal(format!("the composer failed: {error}")))
         })
