@@ -5,9 +5,9 @@
 //! are interrupted and waited for, a state that cannot be saved is kept and pushed first the next time, and a run whose backend is not
 //! ours does not start. Sensitive values leave this crate nowhere but in the variable file of a run.
 //!
-//! Read `README.md` for specs and configs. The code, from the outside in: this file maps reactions to [`apply`], [`destroy`] and [`drift`];
-//! they open a [`session`] (a module made ready); a session is made from a `source` that was fetched, a `binary` that was resolved and a
-//! `backend` that was rendered; everything that runs does so through [`task`].
+//! Read `README.md` for specs and configs. The code, from the outside in: this file maps reactions to `apply`, `destroy` and `drift`;
+//! they open a `session` (a module made ready); a session is made from a `source` that was fetched, a `binary` that was resolved and a
+//! `backend` that was rendered; everything that runs does so through `task`.
 //!
 //! ```no_run
 //! use std::sync::Arc;

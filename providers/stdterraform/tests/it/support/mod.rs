@@ -279,9 +279,9 @@ pub(crate) fn ready(outcome: &Outcome) -> &Condition {
     &outcome.conditions[0]
 }
 
-/// Waits until `condition` holds, for half a minute at most.
+/// Waits until `condition` holds, for two minutes at most.
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + Duration::from_secs(120);
     while !condition() {
         assert!(Instant::now() < limit, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(20));
@@ -290,7 +290,7 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// The same without holding the thread.
 pub(crate) async fn wait_for_async(what: &str, mut condition: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + Duration::from_secs(120);
     while !condition() {
         assert!(Instant::now() < limit, "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
