@@ -14,7 +14,7 @@ use crate::cel::value::{Key, Pending};
 use crate::cel::{self, Budget, Fault, FaultKind, Value};
 use crate::composition::{Child, Composition, Edge, Instance};
 use crate::graph::{Graph, Resource};
-use crate::inputs::{Names, schema};
+use crate::inputs::{Composed, Names, State, schema};
 use crate::json;
 use crate::names::{self, MAX_LABEL_VALUE, MAX_LABELS};
 use crate::problem::{Class, Problem};
@@ -29,25 +29,6 @@ const MAX_OUTPUT_BYTES: usize = 32 << 20;
 /// Steps and bytes for the whole composition, and for each expression of it.
 const TOTAL: (u64, u64) = (20_000_000, 256 << 20);
 pub(crate) const EACH: (u64, u64) = (4_000_000, 32 << 20);
-
-/// What is known of a resource while composing, and afterwards by the rollup.
-#[derive(Debug, Clone)]
-pub(crate) enum State {
-    /// Not reached, or broken, or waiting for something broken.
-    Unknown,
-    /// `includeWhen` says no, here or in something it reads.
-    LeftOut,
-    Composed(Composed),
-}
-
-/// The children of one resource.
-#[derive(Debug, Clone)]
-pub(crate) struct Composed {
-    /// What its id stands for: a map of `spec`, `status` and `metadata`, each a list if there is a `forEach`.
-    pub(crate) value: Value,
-    /// Indices of its children.
-    pub(crate) children: std::ops::Range<usize>,
-}
 
 /// A run with everything the rollup needs of it.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::cel::{Env, Fault, FaultKind, Value};
-use crate::compose::State;
 use crate::composition::Instance;
 use crate::graph::Graph;
 use crate::json;
@@ -38,6 +37,25 @@ pub(crate) fn schema(instance: &Instance<'_>) -> Result<Value, Box<Problem>> {
         Value::object([("spec", spec.value()?), ("metadata", metadata)])
     };
     build().map_err(|fault: Fault| wrong(fault.to_string()))
+}
+
+/// What is known of a resource while composing, and afterwards by the rollup.
+#[derive(Debug, Clone)]
+pub(crate) enum State {
+    /// Not reached, or broken, or waiting for something broken.
+    Unknown,
+    /// `includeWhen` says no, here or in something it reads.
+    LeftOut,
+    Composed(Composed),
+}
+
+/// The children of one resource.
+#[derive(Debug, Clone)]
+pub(crate) struct Composed {
+    /// What its id stands for: a map of `spec`, `status` and `metadata`, each a list if there is a `forEach`.
+    pub(crate) value: Value,
+    /// Indices of its children.
+    pub(crate) children: std::ops::Range<usize>,
 }
 
 /// What names stand for while composing.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use crate::cel::value::Key;
 use crate::cel::{self, Budget, Env, Fault, FaultKind, Value};
-use crate::compose::{Run, State};
+use crate::compose::Run;
 use crate::graph::{Graph, Resource};
+use crate::inputs::State;
 use crate::json;
 use crate::problem::{Class, Problem};
 use crate::template::{Expression, Part, Template};
