@@ -1,0 +1,74 @@
+//! Workers: the real `stdworker`.
+
+use nix::sys::signal::Signal;
+use tokio::process::Command;
+
+use crate::plane::Plane;
+use crate::process::{Process, program};
+use crate::wait;
+
+/// A running worker.
+pub struct Worker {
+    /// Its process.
+    pub process: Process,
+}
+
+impl Worker {
+    /// Starts a worker of these kinds that takes `parallel` tasks at a time, and waits until the broker knows it.
+    pub async fn start(plane: &Plane, kinds: &str, parallel: u32) -> Self {
+        Self::start_with(plane, kinds, parallel, &[]).await
+    }
+
+    /// As [`Worker::start`], with more variables.
+    ///
+    /// # Panics
+    /// When it does not connect.
+    pub async fn start_with(plane: &Plane, kinds: &str, parallel: u32, env: &[(&str, &str)]) -> Self {
+        let before = connected(plane).await;
+        let mut command = Command::new(program("stdworker"));
+        command
+            .env("BROKER_ADDR", &plane.broker)
+            .env("WORKER_KINDS", kinds)
+            .env("WORKER_MAX_PARALLEL", parallel.to_string())
+            .env("WORKER_HEARTBEAT_INTERVAL", "200ms")
+            .env("LOG_LEVEL", "debug")
+            .envs(env.iter().copied());
+        let mut process = Process::start("stdworker", command);
+        wait::until("the worker to connect", || {
+            assert!(process.is_running(), "the worker ended:\n{}", process.output());
+            let more = connected(plane);
+            async move { (more.await > before).then_some(()) }
+        })
+        .await;
+        Self { process }
+    }
+
+    /// Kills the worker alone, at once; what it runs lives on.
+    pub async fn kill(self) {
+        self.process.kill().await;
+    }
+
+    /// Stops it in its tracks.
+    pub fn freeze(&self) {
+        self.process.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.process.signal(Signal::SIGCONT);
+    }
+
+    /// Asks it to drain and waits for its end; the exit code.
+    pub async fn drain(mut self) -> (Option<i32>, String) {
+        self.process.signal(Signal::SIGTERM);
+        let code = self.process.ended().await;
+        (code, self.process.output())
+    }
+}
+
+/// Workers the broker knows.
+async fn connected(plane: &Plane) -> usize {
+    let Ok(members) = plane.client.list(&["cluster-members"], &[]).await else { return 0 };
+    let brokers = members.items.iter().filter_map(|item| serde_json::from_str::<serde_json::Value>(item.get()).ok());
+    brokers.map(|broker| broker["workers"].as_array().map_or(0, Vec::len)).sum()
+}
