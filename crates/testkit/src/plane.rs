@@ -176,7 +176,7 @@ impl Plane {
     pub async fn events(&self, kind: &str, name: &str) -> Vec<Value> {
         let page = self.client.page(&["resources", kind, name, "events"], &[("limit", "500")]).await;
         let page = page.unwrap_or_else(|error| panic!("events of {kind}/{name}: {error}"));
-        page.list.items.iter().map(|item| serde_json::from_str(item.get()).expect("JSON")).collect()
+        page.items.iter().map(|item| serde_json::from_str(item.get()).expect("JSON")).collect()
     }
 }
 
