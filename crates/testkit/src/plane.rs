@@ -41,7 +41,13 @@ impl Plane {
         let _ = std::fs::remove_file(&addresses);
         let mut command = Command::new(program("converge"));
         command
-            .args(["dev", "--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0"])
+            .args([
+                "dev",
+                "--listen",
+                "127.0.0.1:0",
+                "--broker-listen",
+                "127.0.0.1:0",
+            ])
             .arg("--lease")
             .arg(format!("{}ms", lease.as_millis()))
             .arg("--heartbeat")
@@ -49,16 +55,32 @@ impl Plane {
             .arg("--data-dir")
             .arg(data.path())
             .env_remove("LISTEN_ADDR")
-            .env_remove("BROKER_LISTEN_ADDR");
+            .env_remove("BROKER_LISTEN_ADDR")
+            .env("LOG_LEVEL", "debug");
         let mut process = Process::start("converge", command);
         let (api, broker) = wait::until("converge to write its addresses", || {
-            assert!(process.is_running(), "converge ended:\n{}", process.output());
+            assert!(
+                process.is_running(),
+                "converge ended:\n{}",
+                process.output()
+            );
             let read = read_addresses(&addresses);
             async move { read }
         })
         .await;
-        let client = Client::new(&Options { server: api.clone(), ..Options::default() }).expect("a loopback address");
-        Self { process, data, lease, client, broker, api }
+        let client = Client::new(&Options {
+            server: api.clone(),
+            ..Options::default()
+        })
+        .expect("a loopback address");
+        Self {
+            process,
+            data,
+            lease,
+            client,
+            broker,
+            api,
+        }
     }
 
     /// Kills it at once and starts it again on the same data, on new ports.
@@ -66,7 +88,12 @@ impl Plane {
     /// # Panics
     /// When it does not come up again.
     pub async fn kill_and_restart(self) -> Self {
-        let Self { process, data, lease, .. } = self;
+        let Self {
+            process,
+            data,
+            lease,
+            ..
+        } = self;
         process.kill().await;
         Self::start_in(data, lease).await
     }
@@ -95,7 +122,8 @@ impl Plane {
     /// When it is refused.
     pub async fn kind(&self, name: &str) {
         let file = kinds().join(format!("{name}.kind.json"));
-        let text = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let text =
+            std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.manifest(name, Bytes::from(text)).await;
     }
 
@@ -115,7 +143,11 @@ impl Plane {
     /// When it is refused.
     pub async fn apply(&self, kind: &str, name: &str, spec: Value) {
         let body = serde_json::json!({"kind": kind, "name": name, "spec": spec});
-        if let Err(error) = self.client.resource_apply(Bytes::from(body.to_string())).await {
+        if let Err(error) = self
+            .client
+            .resource_apply(Bytes::from(body.to_string()))
+            .await
+        {
             panic!("{kind}/{name} is refused: {error}");
         }
     }
@@ -125,7 +157,8 @@ impl Plane {
     /// # Panics
     /// When it is refused.
     pub async fn script(&self, name: &str, script: &str) {
-        self.apply("stdshell", name, serde_json::json!({ "script": script })).await;
+        self.apply("stdshell", name, serde_json::json!({ "script": script }))
+            .await;
     }
 
     /// A resource as the API shows it; `None` when there is none.
@@ -134,7 +167,9 @@ impl Plane {
     /// When the API does not answer.
     pub async fn resource(&self, kind: &str, name: &str) -> Option<Value> {
         match self.client.object(&["resources", kind, name]).await {
-            Ok(answer) => Some(serde_json::from_str(answer.value.get()).expect("the API answers JSON")),
+            Ok(answer) => {
+                Some(serde_json::from_str(answer.value.get()).expect("the API answers JSON"))
+            }
             Err(error) if error.is_not_found() => None,
             Err(error) => panic!("GET {kind}/{name}: {error}"),
         }
@@ -144,20 +179,29 @@ impl Plane {
     pub async fn wait_for(&self, kind: &str, name: &str, phase: &str) -> Value {
         let last = std::sync::Mutex::new(Value::Null);
         let found = tokio::time::timeout(wait::LIMIT, async {
-            wait::until_within(&format!("{kind}/{name} to be {phase}"), Duration::from_secs(3_600), || async {
-                let resource = self.resource(kind, name).await?;
-                if let Ok(mut last) = last.lock() {
-                    *last = resource.clone();
-                }
-                (resource["phase"] == phase && (phase != "Ready" || resource["synced_gen"] == resource["generation"]))
-                    .then_some(resource)
-            })
+            wait::until_within(
+                &format!("{kind}/{name} to be {phase}"),
+                Duration::from_secs(3_600),
+                || async {
+                    let resource = self.resource(kind, name).await?;
+                    if let Ok(mut last) = last.lock() {
+                        *last = resource.clone();
+                    }
+                    (resource["phase"] == phase
+                        && (phase != "Ready" || resource["synced_gen"] == resource["generation"]))
+                        .then_some(resource)
+                },
+            )
             .await
         })
         .await;
         match found {
             Ok(resource) => resource,
-            Err(_) => panic!("{kind}/{name} is not {phase}: {:#}\n{}", last.lock().expect("not poisoned"), self.output()),
+            Err(_) => panic!(
+                "{kind}/{name} is not {phase}: {:#}\n{}",
+                last.lock().expect("not poisoned"),
+                self.output()
+            ),
         }
     }
 
@@ -174,16 +218,25 @@ impl Plane {
     /// # Panics
     /// When the API does not answer.
     pub async fn events(&self, kind: &str, name: &str) -> Vec<Value> {
-        let page = self.client.page(&["resources", kind, name, "events"], &[("limit", "500")]).await;
+        let page = self
+            .client
+            .page(&["resources", kind, name, "events"], &[("limit", "500")])
+            .await;
         let page = page.unwrap_or_else(|error| panic!("events of {kind}/{name}: {error}"));
-        page.items.iter().map(|item| serde_json::from_str(item.get()).expect("JSON")).collect()
+        page.items
+            .iter()
+            .map(|item| serde_json::from_str(item.get()).expect("JSON"))
+            .collect()
     }
 }
 
 fn read_addresses(file: &Path) -> Option<(String, String)> {
     let text = std::fs::read(file).ok()?;
     let value: Value = serde_json::from_slice(&text).ok()?;
-    Some((value["api"].as_str()?.to_owned(), value["broker"].as_str()?.to_owned()))
+    Some((
+        value["api"].as_str()?.to_owned(),
+        value["broker"].as_str()?.to_owned(),
+    ))
 }
 
 fn kinds() -> PathBuf {

@@ -20,8 +20,16 @@ const KEPT_LINES: usize = 4_000;
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a program");
-    let built = test.ancestors().nth(2).expect("tests live in target/PROFILE/deps").join(name);
-    assert!(built.exists(), "{} has not been built: run `cargo xtask test`, or `cargo build --workspace` once", built.display());
+    let built = test
+        .ancestors()
+        .nth(2)
+        .expect("tests live in target/PROFILE/deps")
+        .join(name);
+    assert!(
+        built.exists(),
+        "{} has not been built: run `cargo xtask test`, or `cargo build --workspace` once",
+        built.display()
+    );
     built
 }
 
@@ -40,8 +48,14 @@ impl Process {
     /// When it does not start.
     #[must_use]
     pub fn start(name: &str, mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{name} does not start: {error}"));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
         let lines = Arc::new(Mutex::new(Vec::new()));
         let mut readers = JoinSet::new();
         if let Some(stdout) = child.stdout.take() {
@@ -50,7 +64,12 @@ impl Process {
         if let Some(stderr) = child.stderr.take() {
             readers.spawn(read(stderr, lines.clone()));
         }
-        Self { child, name: name.to_owned(), lines, readers }
+        Self {
+            child,
+            name: name.to_owned(),
+            lines,
+            readers,
+        }
     }
 
     /// Its process id.
@@ -85,7 +104,8 @@ impl Process {
     /// When it does not end within the usual limit.
     pub async fn ended(&mut self) -> Option<i32> {
         let ended = tokio::time::timeout(crate::wait::LIMIT, self.child.wait()).await;
-        let status = ended.unwrap_or_else(|_| panic!("{} does not end:\n{}", self.name, self.output()));
+        let status =
+            ended.unwrap_or_else(|_| panic!("{} does not end:\n{}", self.name, self.output()));
         while self.readers.join_next().await.is_some() {}
         status.expect("it can be waited for").code()
     }
@@ -98,7 +118,10 @@ impl Process {
     /// What it said so far.
     #[must_use]
     pub fn output(&self) -> String {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .join("\n")
     }
 }
 
@@ -116,8 +139,12 @@ async fn read(from: impl AsyncRead + Unpin, lines: Arc<Mutex<Vec<String>>>) {
 /// Pids of processes whose command line contains `needle`.
 #[must_use]
 pub fn pids_with(needle: &str) -> Vec<i32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");

@@ -23,7 +23,12 @@ impl Worker {
     ///
     /// # Panics
     /// When it does not connect.
-    pub async fn start_with(plane: &Plane, kinds: &str, parallel: u32, env: &[(&str, &str)]) -> Self {
+    pub async fn start_with(
+        plane: &Plane,
+        kinds: &str,
+        parallel: u32,
+        env: &[(&str, &str)],
+    ) -> Self {
         let before = connected(plane).await;
         let mut command = Command::new(program("stdworker"));
         command
@@ -35,7 +40,11 @@ impl Worker {
             .envs(env.iter().copied());
         let mut process = Process::start("stdworker", command);
         wait::until("the worker to connect", || {
-            assert!(process.is_running(), "the worker ended:\n{}", process.output());
+            assert!(
+                process.is_running(),
+                "the worker ended:\n{}",
+                process.output()
+            );
             let more = connected(plane);
             async move { (more.await > before).then_some(()) }
         })
@@ -68,7 +77,14 @@ impl Worker {
 
 /// Workers the broker knows.
 async fn connected(plane: &Plane) -> usize {
-    let Ok(members) = plane.client.list(&["cluster-members"], &[]).await else { return 0 };
-    let brokers = members.items.iter().filter_map(|item| serde_json::from_str::<serde_json::Value>(item.get()).ok());
-    brokers.map(|broker| broker["workers"].as_array().map_or(0, Vec::len)).sum()
+    let Ok(members) = plane.client.list(&["cluster-members"], &[]).await else {
+        return 0;
+    };
+    let brokers = members
+        .items
+        .iter()
+        .filter_map(|item| serde_json::from_str::<serde_json::Value>(item.get()).ok());
+    brokers
+        .map(|broker| broker["workers"].as_array().map_or(0, Vec::len))
+        .sum()
 }

@@ -1,0 +1,6 @@
+//! Real binaries, end to end: what is promised when workers and the control plane are killed, stopped, drained and flooded.
+
+mod drain;
+mod durability;
+mod flood;
+mod lost_worker;
