@@ -8,7 +8,9 @@ use crate::world::{World, child, composed, composer, done, failed, leaf};
 
 /// `max_inflight` is counted in the transaction of the claim.
 pub async fn caps_hold_across_workers(world: World) {
-    world.manifest(&leaf("demo").replace("\"reactions\"", "\"max_inflight\":3,\"reactions\"")).await;
+    world
+        .manifest(&leaf("demo").replace("\"reactions\"", "\"max_inflight\":3,\"reactions\""))
+        .await;
     for at in 0..6 {
         world.apply(&format!("demo/r{at}"), "{}").await;
     }
@@ -34,9 +36,19 @@ pub async fn higher_classes_go_first_and_none_starves(world: World) {
         let task = world.claim_one("w", &["demo"]).await;
         order.push(task.resource.row.name.to_string());
     }
-    let at = order.iter().position(|name| name == "retry").expect("the retry is not starved");
-    assert!(at > 0 && at < 10, "a change goes first and the retry is among the first ten: {order:?}");
-    let changes: Vec<_> = order.iter().filter(|name| *name != "retry").cloned().collect();
+    let at = order
+        .iter()
+        .position(|name| name == "retry")
+        .expect("the retry is not starved");
+    assert!(
+        at > 0 && at < 10,
+        "a change goes first and the retry is among the first ten: {order:?}"
+    );
+    let changes: Vec<_> = order
+        .iter()
+        .filter(|name| *name != "retry")
+        .cloned()
+        .collect();
     let mut sorted = changes.clone();
     sorted.sort();
     assert_eq!(changes, sorted, "oldest first");
@@ -49,12 +61,20 @@ pub async fn roots_take_turns(world: World) {
     for (app, count) in [("big", 50), ("small", 3)] {
         world.apply(&format!("app/{app}"), "{}").await;
         let task = world.claim_one("w", &["app"]).await;
-        let children = (0..count).map(|at| child("demo", &format!("{app}-{at}"), "{}")).collect();
+        let children = (0..count)
+            .map(|at| child("demo", &format!("{app}-{at}"), "{}"))
+            .collect();
         world.report(&task, composed(children, vec![])).await;
     }
     let tasks = world.claim("w", &["demo"], 8).await;
-    let small = tasks.iter().filter(|task| task.resource.row.name.as_str().starts_with("small")).count();
-    assert_eq!(small, 3, "the small root's children are not behind the fifty");
+    let small = tasks
+        .iter()
+        .filter(|task| task.resource.row.name.as_str().starts_with("small"))
+        .count();
+    assert_eq!(
+        small, 3,
+        "the small root's children are not behind the fifty"
+    );
 }
 
 /// A mixed stream keeps one slot for compose and rollup.
@@ -68,7 +88,10 @@ pub async fn a_slot_is_kept_for_composers(world: World) {
         Command::Claim(ClaimTasks {
             worker: "w".to_owned(),
             broker: "b".to_owned(),
-            pairs: ["demo", "app"].iter().map(|kind| KindVersion::parse(kind, 1).expect("a pair")).collect(),
+            pairs: ["demo", "app"]
+                .iter()
+                .map(|kind| KindVersion::parse(kind, 1).expect("a pair"))
+                .collect(),
             limit,
             reserved_for_composers: 1,
             suspects_on_stream: Vec::new(),

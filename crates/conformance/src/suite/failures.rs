@@ -1,6 +1,8 @@
 //! Failures: attempts, backoff, pins, lost leases.
 
-use converge_engine::command::{ClaimTasks, Command, Landed, Reply, ResourceQuarantine, ResourceReconcile};
+use converge_engine::command::{
+    ClaimTasks, Command, Landed, Reply, ResourceQuarantine, ResourceReconcile,
+};
 use converge_types::ids::{Kind, KindVersion, ResourceName};
 use converge_types::phase::Phase;
 
@@ -8,18 +10,32 @@ use crate::world::{World, done, failed, leaf};
 
 /// 1 s doubling with jitter, terminal at `max_transient_attempts`.
 pub async fn transient_failures_back_off_and_give_up_at_the_limit(world: World) {
-    world.manifest(&leaf("demo").replace("\"reactions\"", "\"max_transient_attempts\":3,\"reactions\"")).await;
+    world
+        .manifest(&leaf("demo").replace(
+            "\"reactions\"",
+            "\"max_transient_attempts\":3,\"reactions\"",
+        ))
+        .await;
     world.apply("demo/a", "{}").await;
     for attempt in 1..=3_u32 {
         let task = world.claim_one("w", &["demo"]).await;
         world.report(&task, failed("no luck", false)).await;
-        let failure = world.view("demo/a").await.row.failure.clone().expect("a failure");
+        let failure = world
+            .view("demo/a")
+            .await
+            .row
+            .failure
+            .clone()
+            .expect("a failure");
         assert_eq!(failure.attempts, attempt);
         if attempt < 3 {
             assert_eq!(world.phase("demo/a").await, Phase::Reconciling);
             let wait = failure.next_ms.expect("a time") - world.clock.now_ms();
             let step = 1_000 << (attempt - 1);
-            assert!((step / 2..=step).contains(&wait), "{wait} ms after attempt {attempt}");
+            assert!(
+                (step / 2..=step).contains(&wait),
+                "{wait} ms after attempt {attempt}"
+            );
             assert!(world.claim("w", &["demo"], 1).await.is_empty());
             world.pass(wait).await;
         }
@@ -41,7 +57,10 @@ pub async fn a_terminal_failure_is_pinned_to_its_inputs(world: World) {
     assert_eq!(world.phase("demo/a").await, Phase::Reconciling);
     world.run(&["demo"], |_| done("{}")).await;
     let row = world.view("demo/a").await.row;
-    assert_eq!((row.derived.phase, row.failure.clone()), (Phase::Ready, None));
+    assert_eq!(
+        (row.derived.phase, row.failure.clone()),
+        (Phase::Ready, None)
+    );
 }
 
 /// Given back: no attempt, again after about a second.
@@ -49,7 +68,12 @@ pub async fn interrupted_is_no_attempt(world: World) {
     world.manifest(&leaf("demo")).await;
     world.apply("demo/a", "{}").await;
     let task = world.claim_one("w", &["demo"]).await;
-    assert_eq!(world.report(&task, failed("interrupted: drain", false)).await, Landed::GivenBack);
+    assert_eq!(
+        world
+            .report(&task, failed("interrupted: drain", false))
+            .await,
+        Landed::GivenBack
+    );
     assert!(world.view("demo/a").await.row.failure.is_none());
     assert!(world.claim("w", &["demo"], 1).await.is_empty());
     world.pass(1_300).await;
@@ -66,8 +90,17 @@ pub async fn the_third_lost_lease_counts(world: World) {
         assert_eq!(task.suspect, lost > 2, "lost {} times before", lost - 1);
         assert_eq!(world.lose(&task).await, 1);
         assert_eq!(world.lose(&task).await, 0, "it is lost once");
-        let failure = world.view("demo/a").await.row.failure.clone().expect("a record");
-        assert_eq!((failure.lost_leases, failure.attempts), (lost, lost.saturating_sub(2)));
+        let failure = world
+            .view("demo/a")
+            .await
+            .row
+            .failure
+            .clone()
+            .expect("a record");
+        assert_eq!(
+            (failure.lost_leases, failure.attempts),
+            (lost, lost.saturating_sub(2))
+        );
     }
 }
 
@@ -93,11 +126,15 @@ pub async fn a_suspect_runs_alone(world: World) {
             seed: (100..105).collect(),
         })
     };
-    let Reply::Claimed { tasks } = world.must(claim(true)).await else { panic!() };
+    let Reply::Claimed { tasks } = world.must(claim(true)).await else {
+        panic!()
+    };
     assert_eq!(tasks.len(), 1, "a busy stream gets no suspect");
     assert_eq!(tasks[0].resource.row.name, "b");
     world.report(&tasks[0], done("{}")).await;
-    let Reply::Claimed { tasks } = world.must(claim(false)).await else { panic!() };
+    let Reply::Claimed { tasks } = world.must(claim(false)).await else {
+        panic!()
+    };
     assert_eq!(tasks.len(), 1);
     assert!(tasks[0].suspect);
 }
@@ -125,7 +162,11 @@ pub async fn reconcile_ends_pin_and_backoff(world: World) {
         assert_eq!(world.phase(&format!("demo/{name}")).await, Phase::Ready);
     }
     world.must(reconcile("a")).await;
-    assert_eq!(world.claim("w", &["demo"], 1).await.len(), 1, "also what is Ready runs once more");
+    assert_eq!(
+        world.claim("w", &["demo"], 1).await.len(),
+        1,
+        "also what is Ready runs once more"
+    );
 }
 
 /// No stage is claimed, teardown included; desired state still changes.

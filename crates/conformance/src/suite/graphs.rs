@@ -6,7 +6,10 @@ use converge_engine::refusal::Refusal;
 use converge_engine::store::TransactError;
 use converge_types::phase::{ConditionStatus, Phase, Stage, condition};
 
-use crate::world::{World, child, composed, composer, composer_with_rollup, doc, done, edge, empty, failed, leaf, ready};
+use crate::world::{
+    World, child, composed, composer, composer_with_rollup, doc, done, edge, empty, failed, leaf,
+    ready,
+};
 
 async fn kinds(world: &World) {
     world.manifest(&leaf("demo")).await;
@@ -24,11 +27,19 @@ fn answer(composition: &Outcome) -> impl FnMut(&Task) -> Outcome + '_ {
 /// All problems together; the last good graph is untouched.
 pub async fn a_refused_composition_lists_everything_and_changes_nothing(world: World) {
     let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}}}"#;
-    world.manifest(&leaf("demo").replace("\"reactions\"", &format!("\"spec_schema\":{schema},\"reactions\""))).await;
+    world
+        .manifest(&leaf("demo").replace(
+            "\"reactions\"",
+            &format!("\"spec_schema\":{schema},\"reactions\""),
+        ))
+        .await;
     world.manifest(&composer("app")).await;
     world.apply("demo/by-hand", "{}").await;
     world.apply("app/x", "{}").await;
-    let good = composed(vec![child("demo", "a", "{}"), child("demo", "b", "{}")], vec![edge("demo/b", "demo/a", &[])]);
+    let good = composed(
+        vec![child("demo", "a", "{}"), child("demo", "b", "{}")],
+        vec![edge("demo/b", "demo/a", &[])],
+    );
     world.run(&["app", "demo"], answer(&good)).await;
     world.apply("app/x", r#"{"v":2}"#).await;
     let bad = composed(
@@ -51,12 +62,31 @@ pub async fn a_refused_composition_lists_everything_and_changes_nothing(world: W
     world.report(&task, bad).await;
     let row = world.view("app/x").await.row;
     assert_eq!(row.derived.phase, Phase::Failed);
-    let message = row.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default();
-    for part in ["nothing/v1", "emitted twice", "by-hand", "nowhere", "cycle", "whole spec", "/spec/n"] {
+    let message = row
+        .failure
+        .as_ref()
+        .map(|failure| failure.message.clone())
+        .unwrap_or_default();
+    for part in [
+        "nothing/v1",
+        "emitted twice",
+        "by-hand",
+        "nowhere",
+        "cycle",
+        "whole spec",
+        "/spec/n",
+    ] {
         assert!(message.contains(part), "{part} is missing in {message}");
     }
-    assert_eq!(row.condition(condition::COMPOSED).map(|it| it.status), Some(ConditionStatus::False));
-    assert_eq!(world.phase("demo/b").await, Phase::Ready, "the last good graph stays");
+    assert_eq!(
+        row.condition(condition::COMPOSED).map(|it| it.status),
+        Some(ConditionStatus::False)
+    );
+    assert_eq!(
+        world.phase("demo/b").await,
+        Phase::Ready,
+        "the last good graph stays"
+    );
     assert!(world.get("demo/d").await.is_none());
 }
 
@@ -72,7 +102,10 @@ pub async fn a_refusal_ends_when_its_cure_comes(world: World) {
         _ => empty(),
     };
     world.run(&["app", "demo"], by_name).await;
-    assert_eq!((world.phase("app/x").await, world.phase("app/y").await), (Phase::Failed, Phase::Failed));
+    assert_eq!(
+        (world.phase("app/x").await, world.phase("app/y").await),
+        (Phase::Failed, Phase::Failed)
+    );
     world.manifest(&leaf("late")).await;
     world.run(&["app", "demo", "late"], by_name).await;
     assert_eq!(world.phase("app/x").await, Phase::Ready);
@@ -93,26 +126,66 @@ pub async fn unchanged_children_are_untouched(world: World) {
     let before = (world.view("demo/a").await, world.view("demo/b").await);
     let events = (world.events("demo/a").await, world.events("demo/b").await);
     world.apply("app/x", r#"{"v":2}"#).await;
-    assert_eq!(world.run(&["app", "demo"], answer(&composition)).await, 1, "only the compose runs");
+    assert_eq!(
+        world.run(&["app", "demo"], answer(&composition)).await,
+        1,
+        "only the compose runs"
+    );
     assert_eq!(world.view("demo/a").await.row, before.0.row);
     assert_eq!(world.view("demo/b").await.row, before.1.row);
-    assert_eq!((world.events("demo/a").await, world.events("demo/b").await), events);
+    assert_eq!(
+        (world.events("demo/a").await, world.events("demo/b").await),
+        events
+    );
 }
 
 /// Delivered; the source switched; the value gone.
 pub async fn flows_deliver_switch_and_go(world: World) {
     kinds(&world).await;
     world.apply("app/x", "{}").await;
-    let children = || vec![child("demo", "one", "{}"), child("demo", "two", "{}"), child("demo", "user", r#"{"deep":{"list":[{"k":0}]}}"#)];
-    let from = |source: &str| composed(children(), vec![edge("demo/user", source, &[("/deep/list/0/id", "/ids/1")])]);
+    let children = || {
+        vec![
+            child("demo", "one", "{}"),
+            child("demo", "two", "{}"),
+            child("demo", "user", r#"{"deep":{"list":[{"k":0}]}}"#),
+        ]
+    };
+    let from = |source: &str| {
+        composed(
+            children(),
+            vec![edge("demo/user", source, &[("/deep/list/0/id", "/ids/1")])],
+        )
+    };
     let work = |task: &Task| done(&format!(r#"{{"ids":["no","{}"]}}"#, task.resource.row.name));
     let first = from("demo/one");
-    world.run(&["app", "demo"], |task| if task.claim.stage == Stage::Compose { first.clone() } else { work(task) }).await;
-    assert_eq!(world.view("demo/user").await.spec, Some(doc(r#"{"deep":{"list":[{"k":0,"id":"one"}]}}"#)));
+    world
+        .run(&["app", "demo"], |task| {
+            if task.claim.stage == Stage::Compose {
+                first.clone()
+            } else {
+                work(task)
+            }
+        })
+        .await;
+    assert_eq!(
+        world.view("demo/user").await.spec,
+        Some(doc(r#"{"deep":{"list":[{"k":0,"id":"one"}]}}"#))
+    );
     world.apply("app/x", r#"{"v":2}"#).await;
     let second = from("demo/two");
-    world.run(&["app", "demo"], |task| if task.claim.stage == Stage::Compose { second.clone() } else { work(task) }).await;
-    assert_eq!(world.view("demo/user").await.spec, Some(doc(r#"{"deep":{"list":[{"k":0,"id":"two"}]}}"#)));
+    world
+        .run(&["app", "demo"], |task| {
+            if task.claim.stage == Stage::Compose {
+                second.clone()
+            } else {
+                work(task)
+            }
+        })
+        .await;
+    assert_eq!(
+        world.view("demo/user").await.spec,
+        Some(doc(r#"{"deep":{"list":[{"k":0,"id":"two"}]}}"#))
+    );
     assert_eq!(world.phase("demo/user").await, Phase::Ready);
 
     let reconcile = converge_engine::command::ResourceReconcile {
@@ -122,17 +195,32 @@ pub async fn flows_deliver_switch_and_go(world: World) {
         who: None,
     };
     world.must(Command::ResourceReconcile(reconcile)).await;
-    world.run(&["app", "demo"], |_| done(r#"{"ids":["no",null]}"#)).await;
+    world
+        .run(&["app", "demo"], |_| done(r#"{"ids":["no",null]}"#))
+        .await;
     let row = world.view("demo/user").await.row;
-    assert_eq!(world.view("demo/user").await.spec, Some(doc(r#"{"deep":{"list":[{"k":0,"id":"two"}]}}"#)), "the last stays in place");
-    assert_eq!(row.condition(condition::FLOWS_RESOLVED).map(|it| it.status), Some(ConditionStatus::False));
+    assert_eq!(
+        world.view("demo/user").await.spec,
+        Some(doc(r#"{"deep":{"list":[{"k":0,"id":"two"}]}}"#)),
+        "the last stays in place"
+    );
+    assert_eq!(
+        row.condition(condition::FLOWS_RESOLVED).map(|it| it.status),
+        Some(ConditionStatus::False)
+    );
     assert_eq!((row.derived.phase, row.flows_gone), (Phase::Ready, 1));
 }
 
 /// Pending pointers are exempt from the schema; the delivered spec is not.
 pub async fn a_flowed_spec_is_checked_whole(world: World) {
-    let schema = r#"{"type":"object","required":["port"],"properties":{"port":{"type":"integer"}}}"#;
-    world.manifest(&leaf("typed").replace("\"reactions\"", &format!("\"spec_schema\":{schema},\"reactions\""))).await;
+    let schema =
+        r#"{"type":"object","required":["port"],"properties":{"port":{"type":"integer"}}}"#;
+    world
+        .manifest(&leaf("typed").replace(
+            "\"reactions\"",
+            &format!("\"spec_schema\":{schema},\"reactions\""),
+        ))
+        .await;
     kinds(&world).await;
     world.apply("app/x", "{}").await;
     let composition = composed(
@@ -147,8 +235,15 @@ pub async fn a_flowed_spec_is_checked_whole(world: World) {
         .await;
     let row = world.view("typed/user").await.row;
     assert_eq!(row.derived.phase, Phase::Failed);
-    let message = row.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default();
-    assert!(message.contains("/spec/port") && message.contains("demo/source /port"), "{message}");
+    let message = row
+        .failure
+        .as_ref()
+        .map(|failure| failure.message.clone())
+        .unwrap_or_default();
+    assert!(
+        message.contains("/spec/port") && message.contains("demo/source /port"),
+        "{message}"
+    );
     assert_eq!(world.phase("app/x").await, Phase::Degraded);
 }
 
@@ -166,32 +261,64 @@ pub async fn an_edge_to_a_composite_holds_for_all_below(world: World) {
                     vec![child("app", "second", "{}"), child("app", "first", "{}")],
                     vec![edge("app/second", "app/first", &[])],
                 ),
-                (Stage::Compose, name) => composed(vec![child("demo", &format!("{name}-leaf"), "{}")], vec![]),
+                (Stage::Compose, name) => {
+                    composed(vec![child("demo", &format!("{name}-leaf"), "{}")], vec![])
+                }
                 _ => empty(),
             }
         })
         .await;
-    assert_eq!(order, ["compose top", "compose first", "work first-leaf", "compose second", "work second-leaf"]);
+    assert_eq!(
+        order,
+        [
+            "compose top",
+            "compose first",
+            "work first-leaf",
+            "compose second",
+            "work second-leaf"
+        ]
+    );
 }
 
 /// Counts follow each transition; a failed leaf degrades what is above.
 pub async fn causes_roll_up(world: World) {
     kinds(&world).await;
     world.apply("app/x", "{}").await;
-    let composition = composed(vec![child("demo", "good", "{}"), child("demo", "bad", "{}")], vec![]);
+    let composition = composed(
+        vec![child("demo", "good", "{}"), child("demo", "bad", "{}")],
+        vec![],
+    );
     world
-        .run(&["app", "demo"], |task| match (task.claim.stage, task.resource.row.name.as_str()) {
-            (Stage::Compose, _) => composition.clone(),
-            (_, "bad") => failed("broken", true),
-            _ => empty(),
+        .run(&["app", "demo"], |task| {
+            match (task.claim.stage, task.resource.row.name.as_str()) {
+                (Stage::Compose, _) => composition.clone(),
+                (_, "bad") => failed("broken", true),
+                _ => empty(),
+            }
         })
         .await;
     let row = world.view("app/x").await.row;
     assert_eq!(row.derived.phase, Phase::Degraded);
-    assert_eq!((row.below.sums.total, row.below.sums.ready, row.below.sums.failed), (2, 1, 1));
-    assert_eq!(row.condition(condition::CHILDREN_READY).map(|it| it.status), Some(ConditionStatus::False));
-    let message = row.condition(condition::CHILDREN_READY).map(|it| it.message.clone()).unwrap_or_default();
-    assert!(message.contains("1 of 2") && message.contains("demo/bad"), "counts and causes: {message}");
+    assert_eq!(
+        (
+            row.below.sums.total,
+            row.below.sums.ready,
+            row.below.sums.failed
+        ),
+        (2, 1, 1)
+    );
+    assert_eq!(
+        row.condition(condition::CHILDREN_READY).map(|it| it.status),
+        Some(ConditionStatus::False)
+    );
+    let message = row
+        .condition(condition::CHILDREN_READY)
+        .map(|it| it.message.clone())
+        .unwrap_or_default();
+    assert!(
+        message.contains("1 of 2") && message.contains("demo/bad"),
+        "counts and causes: {message}"
+    );
 }
 
 /// The request carries the last accepted result, which the SDK echoes for a composer without an opinion.
@@ -205,8 +332,22 @@ pub async fn absent_children_are_the_last_result(world: World) {
     world.run(&["app", "demo"], answer(&composition)).await;
     world.apply("app/x", r#"{"v":2}"#).await;
     let task = world.claim_one("w", &["app"]).await;
-    let TaskInput::Compose { observed, desired, edges, .. } = &task.input else { panic!() };
-    assert_eq!(desired.iter().map(|child| child.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let TaskInput::Compose {
+        observed,
+        desired,
+        edges,
+        ..
+    } = &task.input
+    else {
+        panic!()
+    };
+    assert_eq!(
+        desired
+            .iter()
+            .map(|child| child.name.as_str())
+            .collect::<Vec<_>>(),
+        ["a", "b"]
+    );
     assert_eq!(desired[0].spec, doc(r#"{"n":1}"#));
     assert_eq!(edges[0].values, [("/from".to_owned(), "/id".to_owned())]);
     assert_eq!(observed.len(), 2);
@@ -230,7 +371,9 @@ pub async fn a_composed_resource_belongs_to_its_composer(world: World) {
     });
     for command in [apply, delete] {
         let refused = world.try_do(command).await;
-        let Err(TransactError::Refused(Refusal::Conflict { summary, .. })) = refused else { panic!("{refused:?}") };
+        let Err(TransactError::Refused(Refusal::Conflict { summary, .. })) = refused else {
+            panic!("{refused:?}")
+        };
         assert!(summary.contains("app/x"), "{summary}");
     }
     assert!(matches!(world.view("demo/a").await.row.due, Due::Idle));
@@ -241,14 +384,19 @@ pub async fn a_rollup_runs_once_settled(world: World) {
     world.manifest(&leaf("demo")).await;
     world.manifest(&composer_with_rollup("app")).await;
     world.apply("app/x", "{}").await;
-    let composition = composed(vec![child("demo", "a", "{}"), child("demo", "b", "{}")], vec![]);
+    let composition = composed(
+        vec![child("demo", "a", "{}"), child("demo", "b", "{}")],
+        vec![],
+    );
     let mut order = Vec::new();
     let mut handler = |task: &Task| {
         order.push(task.claim.stage);
         match task.claim.stage {
             Stage::Compose => composition.clone(),
             Stage::Rollup => {
-                let TaskInput::Rollup { descendants } = &task.input else { panic!() };
+                let TaskInput::Rollup { descendants } = &task.input else {
+                    panic!()
+                };
                 let mut outcome = done(&format!("{{\"seen\":{}}}", descendants.len()));
                 outcome.conditions = vec![ready(ConditionStatus::False)];
                 outcome
@@ -257,10 +405,23 @@ pub async fn a_rollup_runs_once_settled(world: World) {
         }
     };
     world.run(&["app", "demo"], &mut handler).await;
-    assert_eq!(order, [Stage::Compose, Stage::Work, Stage::Work, Stage::Rollup]);
+    assert_eq!(
+        order,
+        [Stage::Compose, Stage::Work, Stage::Work, Stage::Rollup]
+    );
     let view = world.view("app/x").await;
     assert_eq!(view.status, Some(doc(r#"{"seen":2}"#)));
-    assert_eq!(view.row.derived.phase, Phase::Degraded, "the rollup's Ready is one of them");
+    assert_eq!(
+        view.row.derived.phase,
+        Phase::Degraded,
+        "the rollup's Ready is one of them"
+    );
     assert!(!matches!(view.row.due, Due::Held(Hold::Children(_))));
-    assert!(world.events("app/x").await.iter().any(|event| event.kind == EventKind::Composed));
+    assert!(
+        world
+            .events("app/x")
+            .await
+            .iter()
+            .any(|event| event.kind == EventKind::Composed)
+    );
 }

@@ -9,24 +9,35 @@ use converge_types::phase::Phase;
 use crate::world::{World, doc, failed, leaf};
 
 fn with_schema(schema: &str) -> String {
-    leaf("demo").replace("\"reactions\"", &format!("\"spec_schema\":{schema},\"reactions\""))
+    leaf("demo").replace(
+        "\"reactions\"",
+        &format!("\"spec_schema\":{schema},\"reactions\""),
+    )
 }
 
 fn apply(text: &str) -> Command {
-    Command::ManifestApply(ManifestApply { doc: doc(text), precondition: Precondition::None, who: None })
+    Command::ManifestApply(ManifestApply {
+        doc: doc(text),
+        precondition: Precondition::None,
+        who: None,
+    })
 }
 
 /// A widened schema is taken, a narrowed one is refused while a resource exists and taken when none does.
 pub async fn a_compatible_edit_is_taken_and_a_breaking_one_refused(world: World) {
-    let narrow = with_schema(r#"{"type":"object","properties":{"n":{"type":"integer","maximum":5}}}"#);
-    let wide = with_schema(r#"{"type":"object","properties":{"n":{"type":"integer","maximum":9}}}"#);
+    let narrow =
+        with_schema(r#"{"type":"object","properties":{"n":{"type":"integer","maximum":5}}}"#);
+    let wide =
+        with_schema(r#"{"type":"object","properties":{"n":{"type":"integer","maximum":9}}}"#);
     assert_eq!(world.manifest(&narrow).await, Applied::Created);
     assert_eq!(world.manifest(&narrow).await, Applied::Unchanged);
     world.apply("demo/a", r#"{"n":5}"#).await;
     assert_eq!(world.manifest(&wide).await, Applied::Configured);
     world.apply("demo/a", r#"{"n":9}"#).await;
     let refused = world.try_do(apply(&narrow)).await;
-    let Err(TransactError::Refused(Refusal::Conflict { problems, .. })) = refused else { panic!("{refused:?}") };
+    let Err(TransactError::Refused(Refusal::Conflict { problems, .. })) = refused else {
+        panic!("{refused:?}")
+    };
     assert!(!problems.is_empty(), "each change is named");
     world.delete("demo/a").await;
     assert_eq!(world.manifest(&narrow).await, Applied::Configured);
@@ -44,10 +55,19 @@ pub async fn a_used_manifest_is_not_deleted(world: World) {
         })
     };
     let refused = world.try_do(delete()).await;
-    assert!(matches!(refused, Err(TransactError::Refused(Refusal::Conflict { .. }))), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Err(TransactError::Refused(Refusal::Conflict { .. }))
+        ),
+        "{refused:?}"
+    );
     world.delete("demo/a").await;
     world.must(delete()).await;
-    assert!(matches!(world.try_do(delete()).await, Err(TransactError::Refused(Refusal::NotFound(_)))));
+    assert!(matches!(
+        world.try_do(delete()).await,
+        Err(TransactError::Refused(Refusal::NotFound(_)))
+    ));
 }
 
 /// Every violation of the rules for manifests, together.
@@ -56,7 +76,9 @@ pub async fn an_illegal_manifest_lists_everything(world: World) {
         {"name":"a","trigger":"specChange","emits":["status"]},{"name":"b","trigger":"specChange","emits":["status"]},
         {"name":"c","trigger":"deleteRequested","emits":["finalizer"]}]}"#;
     let refused = world.try_do(apply(text)).await;
-    let Err(TransactError::Refused(Refusal::Unprocessable { problems, .. })) = refused else { panic!("{refused:?}") };
+    let Err(TransactError::Refused(Refusal::Unprocessable { problems, .. })) = refused else {
+        panic!("{refused:?}")
+    };
     assert!(problems.len() >= 3, "{problems:?}");
 }
 
@@ -66,7 +88,9 @@ pub async fn a_manifest_edit_ends_a_terminal_pin(world: World) {
     world.apply("demo/a", "{}").await;
     world.run(&["demo"], |_| failed("no", true)).await;
     assert_eq!(world.phase("demo/a").await, Phase::Failed);
-    world.manifest(&with_schema(r#"{"type":"object","properties":{"new":{}}}"#)).await;
+    world
+        .manifest(&with_schema(r#"{"type":"object","properties":{"new":{}}}"#))
+        .await;
     assert_eq!(world.phase("demo/a").await, Phase::Reconciling);
     assert_eq!(world.claim("w", &["demo"], 1).await.len(), 1);
 }

@@ -11,11 +11,20 @@ pub async fn a_result_lands_once(world: World) {
     world.manifest(&leaf("demo")).await;
     world.apply("demo/a", "{}").await;
     let task = world.claim_one("w", &["demo"]).await;
-    assert!(world.claim("w", &["demo"], 9).await.is_empty(), "one claim at a time");
-    assert_eq!(world.report(&task, done(r#"{"n":1}"#)).await, Landed::Applied);
+    assert!(
+        world.claim("w", &["demo"], 9).await.is_empty(),
+        "one claim at a time"
+    );
+    assert_eq!(
+        world.report(&task, done(r#"{"n":1}"#)).await,
+        Landed::Applied
+    );
     let before = world.view("demo/a").await;
     let events = world.events("demo/a").await;
-    assert_eq!(world.report(&task, done(r#"{"n":2}"#)).await, Landed::Fenced);
+    assert_eq!(
+        world.report(&task, done(r#"{"n":2}"#)).await,
+        Landed::Fenced
+    );
     assert_eq!(world.view("demo/a").await.row, before.row);
     assert_eq!(world.view("demo/a").await.status, Some(doc(r#"{"n":1}"#)));
     assert_eq!(world.events("demo/a").await, events);
@@ -27,27 +36,45 @@ pub async fn what_moved_while_it_ran_stays_due(world: World) {
     world.apply("demo/a", r#"{"n":1}"#).await;
     let task = world.claim_one("w", &["demo"]).await;
     world.apply("demo/a", r#"{"n":2}"#).await;
-    assert_eq!(world.report(&task, done(r#"{"was":1}"#)).await, Landed::Applied);
+    assert_eq!(
+        world.report(&task, done(r#"{"was":1}"#)).await,
+        Landed::Applied
+    );
     let view = world.view("demo/a").await;
-    assert_eq!((view.row.synced_gen, view.row.derived.phase), (0, Phase::Reconciling));
+    assert_eq!(
+        (view.row.synced_gen, view.row.derived.phase),
+        (0, Phase::Reconciling)
+    );
     assert_eq!(view.status, Some(doc(r#"{"was":1}"#)));
     let task = world.claim_one("w", &["demo"]).await;
     assert_eq!(task.resource.spec, Some(doc(r#"{"n":2}"#)));
     world.apply("demo/a", r#"{"n":3}"#).await;
     world.report(&task, failed("old", true)).await;
-    assert_eq!(world.phase("demo/a").await, Phase::Reconciling, "a failure under old inputs pins nothing");
+    assert_eq!(
+        world.phase("demo/a").await,
+        Phase::Reconciling,
+        "a failure under old inputs pins nothing"
+    );
     world.run(&["demo"], |_| done("{}")).await;
     assert_eq!(world.view("demo/a").await.row.synced_gen, 3);
 }
 
 /// A part the mask does not hold is dropped, with an event.
 pub async fn status_outside_the_mask_is_dropped(world: World) {
-    world.manifest(&leaf("demo").replace("[\"status\",\"conditions\"]", "[\"conditions\"]")).await;
+    world
+        .manifest(&leaf("demo").replace("[\"status\",\"conditions\"]", "[\"conditions\"]"))
+        .await;
     world.apply("demo/a", "{}").await;
     world.run(&["demo"], |_| done("{}")).await;
     assert_eq!(world.view("demo/a").await.status, None);
     assert_eq!(world.phase("demo/a").await, Phase::Ready);
-    assert!(world.events("demo/a").await.iter().any(|event| event.kind == EventKind::PartDropped));
+    assert!(
+        world
+            .events("demo/a")
+            .await
+            .iter()
+            .any(|event| event.kind == EventKind::PartDropped)
+    );
 }
 
 /// What is no JSON is the task's terminal failure.
@@ -75,7 +102,10 @@ pub async fn a_second_look_doubles_until_true(world: World) {
     for seconds in [10, 20, 40] {
         assert!(world.claim("w", &["demo"], 1).await.is_empty());
         world.pass(seconds * 1_000 - 1).await;
-        assert!(world.claim("w", &["demo"], 1).await.is_empty(), "not before {seconds} s");
+        assert!(
+            world.claim("w", &["demo"], 1).await.is_empty(),
+            "not before {seconds} s"
+        );
         world.pass(1).await;
         let task = world.claim_one("w", &["demo"]).await;
         world.report(&task, provisioning()).await;
@@ -85,12 +115,19 @@ pub async fn a_second_look_doubles_until_true(world: World) {
     world.report(&task, done("{}")).await;
     assert_eq!(world.phase("demo/a").await, Phase::Ready);
     world.pass(3_600_000).await;
-    assert!(world.claim("w", &["demo"], 1).await.is_empty(), "True ends it");
+    assert!(
+        world.claim("w", &["demo"], 1).await.is_empty(),
+        "True ends it"
+    );
 }
 
 /// `Observed=False` and backoff; the phase stays.
 pub async fn a_resync_that_fails_pins_nothing(world: World) {
-    world.manifest(&leaf("demo").replace("\"reactions\"", "\"resync_interval_secs\":60,\"reactions\"")).await;
+    world
+        .manifest(
+            &leaf("demo").replace("\"reactions\"", "\"resync_interval_secs\":60,\"reactions\""),
+        )
+        .await;
     world.apply("demo/a", "{}").await;
     world.run(&["demo"], |_| done("{}")).await;
     world.pass(60_000).await;
@@ -99,11 +136,21 @@ pub async fn a_resync_that_fails_pins_nothing(world: World) {
     world.report(&task, failed("cloud is away", true)).await;
     let row = world.view("demo/a").await.row;
     assert_eq!(row.derived.phase, Phase::Ready);
-    assert_eq!(row.condition(condition::OBSERVED).map(|it| it.status), Some(ConditionStatus::False));
+    assert_eq!(
+        row.condition(condition::OBSERVED).map(|it| it.status),
+        Some(ConditionStatus::False)
+    );
     world.pass(60_000).await;
     let task = world.claim_one("w", &["demo"]).await;
     world.report(&task, empty()).await;
-    assert!(world.view("demo/a").await.row.condition(condition::OBSERVED).is_none());
+    assert!(
+        world
+            .view("demo/a")
+            .await
+            .row
+            .condition(condition::OBSERVED)
+            .is_none()
+    );
 }
 
 /// Health is the AND over what was reported.

@@ -213,6 +213,7 @@ pub(crate) fn new_resource(uid: Uid, kv: KindVersion, name: ResourceName, now: i
         flows_gone: 0,
         children: 0,
         below: crate::model::Below::default(),
+        causes: Vec::new(),
         own_version: 0,
         flowed_version: 0,
         contributed: crate::model::Contributed::default(),

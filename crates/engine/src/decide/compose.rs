@@ -159,7 +159,7 @@ fn create(
     position: u32,
     now: Millis,
 ) -> Decision<Uid> {
-    let uid = child_uid(owner.uid, child, now);
+    let uid = child_uid(view, owner.uid, child, now)?;
     let row = crate::command::new_resource(uid, child.kv.clone(), child.name.clone(), now);
     let row = Resource {
         owner: Some(owner.uid),
@@ -178,11 +178,14 @@ fn create(
 }
 
 /// A child's identity: new for each life of a name, and the same when a command is decided again over the same rows.
-fn child_uid(owner: Uid, child: &CheckedChild, now: Millis) -> Uid {
+fn child_uid(view: &mut View<'_>, owner: Uid, child: &CheckedChild, now: Millis) -> Decision<Uid> {
     use sha2::{Digest as _, Sha256};
+    let lives = view.resource(owner)?.map_or(0, |owner| owner.below.version);
     let mut hash = Sha256::new();
     hash.update(owner.as_bytes());
     hash.update(now.to_be_bytes());
+    // Grows with every removal below the owner, so two lives of one name within a millisecond differ.
+    hash.update(lives.to_be_bytes());
     hash.update(child.kv.kind.as_str().as_bytes());
     hash.update([0]);
     hash.update(child.name.as_str().as_bytes());
@@ -190,7 +193,7 @@ fn child_uid(owner: Uid, child: &CheckedChild, now: Millis) -> Uid {
     for (to, from) in random.iter_mut().zip(hash.finalize()) {
         *to = from;
     }
-    Uid::from_parts(u64::try_from(now).unwrap_or(0), random)
+    Ok(Uid::from_parts(u64::try_from(now).unwrap_or(0), random))
 }
 
 fn update(

@@ -3,6 +3,7 @@
 //! [`mod@derive`] says where a row stands given its neighbours; [`propagate`] applies that and passes on what others must know, until
 //! nothing changes. Commands change base facts (spec, marks, failure, edges …), call [`crate::view::View::touch`] and leave the rest to it.
 
+pub mod causes;
 pub mod compose;
 pub mod conditions;
 pub mod configs;

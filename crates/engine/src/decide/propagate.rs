@@ -7,7 +7,7 @@
 use converge_types::phase::{ConditionStatus, Phase, condition};
 
 use super::derive::{Derivation, Next, derive};
-use super::{conditions, flows, teardown, turns};
+use super::{causes, conditions, flows, teardown, turns};
 use crate::model::{Contributed, Due, EventKind, Resource, Sums};
 use crate::view::{Decision, View};
 
@@ -45,6 +45,7 @@ fn settle(view: &mut View<'_>, row: &Resource, derivation: Derivation) -> Decisi
         Next::At(at) => (Due::Idle, Some(at)),
         Next::Nothing | Next::Remove | Next::BeginDeletion => (Due::Idle, None),
     };
+    let culprits = causes::text(view, row)?;
     let became = (row.derived.phase != derived.phase).then_some(derived.phase);
     view.update(row.uid, |row| {
         row.due = due;
@@ -57,7 +58,7 @@ fn settle(view: &mut View<'_>, row: &Resource, derivation: Derivation) -> Decisi
             row.by_hand = false;
         }
         row.derived = derived;
-        own_conditions(row, config_broken.as_deref(), now);
+        own_conditions(row, config_broken.as_deref(), &culprits, now);
         if became.is_some() {
             row.own_version += 1;
             row.transitions += 1;
@@ -99,7 +100,7 @@ fn settle(view: &mut View<'_>, row: &Resource, derivation: Derivation) -> Decisi
 }
 
 /// The engine's own conditions that follow from the row alone.
-fn own_conditions(row: &mut Resource, config_broken: Option<&str>, now: i64) {
+fn own_conditions(row: &mut Resource, config_broken: Option<&str>, culprits: &str, now: i64) {
     let synced = match (row.derived.synced, config_broken, &row.failure) {
         (true, ..) => (ConditionStatus::True, "Synced", String::new()),
         (false, Some(why), _) => (ConditionStatus::False, "ConfigInvalid", why.to_owned()),
@@ -122,7 +123,11 @@ fn own_conditions(row: &mut Resource, config_broken: Option<&str>, now: i64) {
         unsettled,
     } = row.below.sums;
     let children = (row.children > 0 || total > 0).then(|| {
-        let message = format!("{ready} of {total} ready, {failed} failed, {degraded} degraded, {unsettled} not settled");
+        let mut message = format!("{ready} of {total} ready, {failed} failed, {degraded} degraded, {unsettled} not settled");
+        if !culprits.is_empty() {
+            message.push_str("; ");
+            message.push_str(culprits);
+        }
         if ready == total {
             (ConditionStatus::True, "ChildrenReady", message)
         } else {
@@ -155,6 +160,8 @@ fn pass_up(view: &mut View<'_>, uid: converge_types::ids::Uid) -> Decision<()> {
         // Grows by at least one for every change, so that a rollup that ran before it is seen to be old.
         owner.below.version += moved.max(1);
     })?;
+    let child = view.resource(uid)?;
+    causes::keep(view, owner, child.as_deref())?;
     view.touch(owner);
     Ok(())
 }

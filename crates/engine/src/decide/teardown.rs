@@ -206,6 +206,7 @@ pub fn remove(view: &mut View<'_>, row: &Resource) -> Decision<()> {
             owner.below.sums = owner.below.sums - gone.sums;
             owner.below.version += 1;
         })?;
+        super::causes::keep(view, owner, None)?;
         view.touch(owner);
     }
     super::compose::name_freed(view, &row.kv.kind)?;

@@ -260,6 +260,8 @@ pub struct Resource {
     pub children: u32,
     /// Sums over what is below; zero for leaves.
     pub below: Below,
+    /// Up to three of the deepest rows below that keep it from being Ready, Failed ones first; never what is merely blocked.
+    pub causes: Vec<Uid>,
     /// Raised whenever its own phase, status or conditions change.
     pub own_version: i64,
     /// `own_version` when its values last flowed to dependents.

@@ -108,6 +108,8 @@ struct BodyRef<'r> {
     hold: Option<&'r Hold>,
     #[serde(skip_serializing_if = "Option::is_none")]
     below: Option<&'r Below>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    causes: &'r [Uid],
     #[serde(skip_serializing_if = "Option::is_none")]
     contributed: Option<&'r Contributed>,
 }
@@ -132,6 +134,8 @@ struct Body {
     #[serde(default)]
     below: Below,
     #[serde(default)]
+    causes: Vec<Uid>,
+    #[serde(default)]
     contributed: Contributed,
 }
 
@@ -153,6 +157,7 @@ fn body(row: &Resource) -> Result<String, Fault> {
         look: &row.look,
         hold,
         below: (row.below != Below::default()).then_some(&row.below),
+        causes: &row.causes,
         contributed: (row.contributed != Contributed::default()).then_some(&row.contributed),
     })
 }
@@ -408,6 +413,7 @@ fn read(cols: &mut Cols<'_>, uid: Uid, kind: Kind) -> Result<Resource, Fault> {
         flows_gone,
         children,
         below: body.below,
+        causes: body.causes,
         own_version,
         flowed_version,
         contributed: body.contributed,

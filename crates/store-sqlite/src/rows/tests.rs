@@ -216,6 +216,7 @@ fn blank(uid: Uid, kv: KindVersion) -> Resource {
         flows_gone: 0,
         children: 0,
         below: Below::default(),
+        causes: Vec::new(),
         own_version: 0,
         flowed_version: 0,
         contributed: Contributed::default(),
