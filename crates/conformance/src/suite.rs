@@ -21,7 +21,7 @@ macro_rules! suite {
         $crate::suite!(@ $open; passes: a_result_lands_once, what_moved_while_it_ran_stays_due, status_outside_the_mask_is_dropped,
             bad_status_is_a_terminal_failure, a_second_look_doubles_until_true, a_resync_that_fails_pins_nothing, unknown_is_reconciling_and_false_is_degraded);
         $crate::suite!(@ $open; failures: transient_failures_back_off_and_give_up_at_the_limit, a_terminal_failure_is_pinned_to_its_inputs,
-            interrupted_is_no_attempt, the_third_lost_lease_counts, a_suspect_runs_alone, reconcile_ends_pin_and_backoff, quarantine_stops_claims);
+            interrupted_is_no_attempt, the_third_lost_lease_counts, a_suspect_runs_alone, reconcile_ends_pin_and_backoff, quarantine_stops_claims, waking_says_when_the_next_timer_is);
         $crate::suite!(@ $open; dispatch: caps_hold_across_workers, higher_classes_go_first_and_none_starves, roots_take_turns,
             a_slot_is_kept_for_composers);
         $crate::suite!(@ $open; configs: an_edit_that_changes_what_is_read_makes_it_due, one_default_per_pair, a_missing_ref_holds,

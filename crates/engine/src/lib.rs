@@ -17,6 +17,7 @@ pub mod model;
 pub mod refusal;
 pub mod store;
 pub mod view;
+pub mod waiting;
 
 pub use command::{Command, Reply};
 pub use refusal::Refusal;

@@ -79,7 +79,7 @@ pub enum Need {
     LastEvent(Uid),
     /// [`Rows::Uids`]: resources with a live claim, by uid, after the given one, at most `limit`.
     Claimed(Option<Uid>, u32),
-    /// [`Rows::Count`]: resources of the pair that carry a finalizer.
+    /// [`Rows::Count`]: resources of the kind that owe a teardown at this version.
     FinalizersOf(KindVersion),
 }
 

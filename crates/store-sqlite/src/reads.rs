@@ -52,6 +52,7 @@ fn view(
         Due::Held(Hold::Children(Some(child))) => Some(*child),
         Due::Held(Hold::Children(None)) => first_child(conn, &row)?,
         Due::Held(hold) => hold.on(),
+        Due::Idle if row.below.sums.unsettled > 0 => first_child(conn, &row)?,
         Due::Idle | Due::Ready { .. } => None,
     };
     let mut name = |uid: Option<Uid>| match uid {

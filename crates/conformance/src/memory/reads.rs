@@ -131,10 +131,11 @@ impl Store for MemoryStore {
             at += 1;
         }
         order.truncate(limit as usize);
+        let known: std::collections::BTreeSet<_> = order.iter().copied().collect();
         let edges = order
             .iter()
             .flat_map(|uid| tables.edges_from(*uid))
-            .filter(|edge| !edge.former)
+            .filter(|edge| !edge.former && known.contains(&edge.to))
             .collect();
         Ok((
             order
@@ -299,7 +300,8 @@ impl Tables {
         let doc = |slot: DocSlot| self.docs.get(&(uid, slot)).filter(|_| full).cloned();
         let held_on = match &row.due {
             Due::Held(hold) => hold.on().or_else(|| self.first_unsettled(&row)),
-            _ => None,
+            Due::Idle if row.below.sums.unsettled > 0 => self.first_unsettled(&row),
+            Due::Idle | Due::Ready { .. } => None,
         };
         Some(ResourceView {
             spec: doc(DocSlot::Resolved).or_else(|| doc(DocSlot::Authored)),

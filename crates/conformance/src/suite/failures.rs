@@ -190,3 +190,32 @@ pub async fn quarantine_stops_claims(world: World) {
     world.run(&["demo"], |_| done("{}")).await;
     assert_eq!(world.phase("demo/a").await, Phase::Ready);
 }
+
+/// Waking some rows says when the next timer is over: nobody else would.
+pub async fn waking_says_when_the_next_timer_is(world: World) {
+    world.manifest(&leaf("demo")).await;
+    for name in ["demo/a", "demo/b"] {
+        world.apply(name, "{}").await;
+        let task = world.claim_one("w", &["demo"]).await;
+        world.report(&task, failed("no", false)).await;
+        world.clock.step(100);
+    }
+    let first = world.view("demo/a").await.row.wake_ms.expect("a retry");
+    let second = world.view("demo/b").await.row.wake_ms.expect("a retry");
+    assert!(first < second, "{first} {second}");
+    let mut signals = world.store.subscribe();
+    world.clock.step(first - world.clock.now_ms());
+    let wake = Command::Wake(converge_engine::command::Wake { limit: 1_000 });
+    let reply = world.store.transact(vec![wake]).await.remove(0);
+    assert!(
+        matches!(
+            reply,
+            Ok(Reply::Swept {
+                rows: 1,
+                more: false
+            })
+        ),
+        "{reply:?}"
+    );
+    assert_eq!(signals.next().await.wake_ms, Some(second));
+}

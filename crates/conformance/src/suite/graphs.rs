@@ -1,6 +1,6 @@
 //! Compositions: landing, flows, the gate, rollups.
 
-use converge_engine::command::{Command, Outcome, Reply, ResourceDelete, Task, TaskInput};
+use converge_engine::command::{Command, Outcome, ResourceDelete, Task, TaskInput};
 use converge_engine::model::{Due, EventKind, Hold};
 use converge_engine::refusal::Refusal;
 use converge_engine::store::TransactError;

@@ -16,4 +16,3 @@ pub mod plan;
 pub mod propagate;
 pub mod teardown;
 pub mod turns;
-pub mod waiting;
