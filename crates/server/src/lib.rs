@@ -70,9 +70,11 @@ fn run(options: Dev) -> Result<()> {
     ended
 }
 
-/// To stderr, as `RUST_LOG` says.
+/// To stderr, as `RUST_LOG` or else `LOG_LEVEL` says.
 fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env()
+        .or_else(|_| EnvFilter::try_from_env("LOG_LEVEL"))
+        .unwrap_or_else(|_| EnvFilter::new("info"));
     let colour = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
