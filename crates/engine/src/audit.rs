@@ -62,9 +62,23 @@ fn is_overtaken(change: &Change<Resource>, went_back: bool) -> bool {
 
 fn describe(change: &Change<Resource>) -> String {
     let state = |row: &Resource| {
+        let own: Vec<_> = row
+            .conditions
+            .iter()
+            .filter(|owned| owned.reaction.is_empty())
+            .collect();
+        let own: Vec<_> = own
+            .iter()
+            .map(|owned| {
+                format!(
+                    "{}={} {}",
+                    owned.condition.type_, owned.condition.status, owned.condition.message
+                )
+            })
+            .collect();
         format!(
-            "{:?} wake {:?} {:?} {:?}",
-            row.due, row.wake_ms, row.derived, row.below
+            "{:?} wake {:?} {:?} {:?} {:?} {own:?}",
+            row.due, row.wake_ms, row.derived, row.below, row.causes
         )
     };
     match (&change.before, &change.after) {

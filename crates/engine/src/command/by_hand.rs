@@ -18,7 +18,9 @@ pub(super) fn reconcile(command: &ResourceReconcile, view: &mut View<'_>) -> Dec
             continue;
         };
         view.update(*uid, |row| {
-            row.failure = None;
+            if row.failure.take().is_some() {
+                row.own_version += 1;
+            }
             row.observe_failure = None;
             row.not_before_ms = None;
             if !row.is_deleting() {

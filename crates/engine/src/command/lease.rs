@@ -72,7 +72,10 @@ pub(super) fn lost(command: &LeaseLost, view: &mut View<'_>) -> Decision<Reply> 
                 },
             };
             let after = failure::after_lost_lease(&row, failed, now, command.seed);
-            view.update(row.uid, |row| row.failure = Some(after))?;
+            view.update(row.uid, |row| {
+                row.failure = Some(after);
+                row.own_version += 1;
+            })?;
         }
         view.touch(row.uid);
         released += 1;

@@ -12,7 +12,9 @@ use super::flows::name_of;
 use crate::model::Resource;
 use crate::view::{Decision, View};
 
-fn is_cause(row: &Resource) -> bool {
+/// Whether a row keeps those above it from being Ready by itself.
+#[must_use]
+pub fn is_cause(row: &Resource) -> bool {
     let degraded_itself =
         row.derived.phase == Phase::Degraded && row.below.sums.ready == row.below.sums.total;
     row.derived.counted

@@ -431,7 +431,10 @@ pub fn release_config(view: &mut View<'_>, config: &Config) -> Decision<()> {
 /// As the view's reads.
 pub fn name_freed(view: &mut View<'_>, kind: &Kind) -> Decision<()> {
     for uid in view.curable_by(kind)? {
-        view.update(uid, |row| row.failure = None)?;
+        view.update(uid, |row| {
+            row.failure = None;
+            row.own_version += 1;
+        })?;
         view.touch(uid);
     }
     Ok(())

@@ -51,6 +51,7 @@ fn settle(view: &mut View<'_>, row: &Resource, derivation: Derivation) -> Decisi
         row.due = due;
         row.wake_ms = wake_ms;
         if failure_over {
+            row.own_version += 1;
             row.failure = None;
         }
         if pass_done && !row.is_deleting() {
@@ -148,6 +149,7 @@ fn pass_up(view: &mut View<'_>, uid: converge_types::ids::Uid) -> Decision<()> {
     let contributed = Contributed {
         sums: sums(&row),
         version: row.own_version + row.below.version,
+        is_cause: causes::is_cause(&row),
     };
     let delta = contributed.sums - row.contributed.sums;
     let moved = contributed.version - row.contributed.version;

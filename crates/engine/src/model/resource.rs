@@ -191,6 +191,9 @@ pub struct Contributed {
     pub sums: Sums,
     /// `own_version + below.version` then.
     pub version: i64,
+    /// Whether it was itself a cause of its owner not being Ready.
+    #[serde(default)]
+    pub is_cause: bool,
 }
 
 /// A resource. Key: `uid`; unique by (kind, name).

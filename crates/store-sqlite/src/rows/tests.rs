@@ -167,7 +167,7 @@ prop_compose! {
         [row.not_before_ms, row.resync_ms, row.rollup_ms, row.wake_ms] = times;
         [row.flows_pending, row.flows_gone, row.children] = counts;
         row.below = Below { sums: sums.0, version: numbers[0] };
-        row.contributed = Contributed { sums: sums.1, version: numbers[1] };
+        row.contributed = Contributed { sums: sums.1, version: numbers[1], is_cause: numbers[1] % 2 == 0 };
         (row.own_version, row.flowed_version, row.transitions, row.revision) = (numbers[2], numbers[3], numbers[4], numbers[5]);
         row.due = due;
         row
