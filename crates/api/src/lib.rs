@@ -1,10 +1,10 @@
 //! The REST API: axum over the engine's commands and a store's reads. One file per resource under `routes`.
 //!
 //! What must hold:
-//! - Nothing is written but by [`Store::transact`](converge_engine::Store::transact), and an answer to a write leaves after its commit.
+//! - Nothing is written but by [`converge_engine::Store::transact`], and an answer to a write leaves after its commit.
 //! - Every answer that is not a success is `application/problem+json`, unknown routes and methods included.
 //! - Every body, list and wait has a bound. Documents are kept and sent as the bytes they came in.
-//! - Nobody gets in by accident: see [`access`].
+//! - Nobody gets in by accident: see `access`.
 //!
 //! Not here: listening, connections and shutdown (`converge-server`), what a command means (`converge-engine`), the shapes of bodies
 //! (`converge-api-types`).

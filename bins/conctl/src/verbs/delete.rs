@@ -25,7 +25,7 @@ Examples:
   conctl delete stdshell/child --force     a composed resource: torn down, then made again by its composer
   conctl delete stdshell/stuck --abandon   its teardown is given up; what it made is left behind")]
 pub(crate) struct DeleteArgs {
-    /// What to delete: [TYPE] NAME…, where a resource is kind/name.
+    /// What to delete: NAME… or TYPE NAME…, where a resource is kind/name.
     #[arg(
         value_name = "[TYPE] NAME",
         required_unless_present = "files",

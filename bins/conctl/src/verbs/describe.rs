@@ -31,7 +31,7 @@ Examples:
   conctl describe stdshell/hello
   conctl describe pc fast")]
 pub(crate) struct DescribeArgs {
-    /// What to describe: [TYPE] NAME…, where a resource is kind/name.
+    /// What to describe: NAME… or TYPE NAME…, where a resource is kind/name.
     #[arg(required = true, value_name = "[TYPE] NAME")]
     names: Vec<String>,
 }

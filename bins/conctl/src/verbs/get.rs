@@ -24,7 +24,7 @@ Examples:
   conctl get manifest stdshell/v1 -o json
   conctl get pc fast")]
 pub(crate) struct GetArgs {
-    /// What to show: [TYPE] NAME…, where a resource is kind/name and a manifest is kind or kind/vN.
+    /// What to show: NAME… or TYPE NAME…, where a resource is kind/name and a manifest is kind or kind/vN.
     #[arg(required = true, value_name = "[TYPE] NAME")]
     names: Vec<String>,
     /// How to show it.
