@@ -248,7 +248,7 @@ fn templates(members: &[Member]) -> Result<BTreeMap<String, toml::Table>> {
     let dirs = members
         .iter()
         .map(|member| member.dir.as_str())
-        .filter(|dir| dir.starts_with("providers/"));
+        .filter(|dir| dir.starts_with("providers/") || dir.starts_with("examples/"));
     for dir in std::iter::once("").chain(dirs) {
         let path = tree::root().join(dir).join("Cargo.toml");
         let text = std::fs::read_to_string(&path)
@@ -262,7 +262,7 @@ fn templates(members: &[Member]) -> Result<BTreeMap<String, toml::Table>> {
     Ok(found)
 }
 
-/// A provider's manifest stands alone: it inherits nothing, repeats the workspace's lints, and names the SDK by version.
+/// The manifest of a provider or an example stands alone: it inherits nothing, repeats the workspace's lints, and names the SDK by version.
 fn template_violations(manifests: &BTreeMap<String, toml::Table>) -> Vec<String> {
     let lints = manifests
         .get("")

@@ -146,6 +146,11 @@ impl Conctl {
             .unwrap_or_else(|error| format!("{error:#}\n"))
     }
 
+    /// A composite and what it is made of, as a tree.
+    pub(crate) fn graph(&self, id: &str) -> Result<String> {
+        tree::read(self.command().args(["graph", id]))
+    }
+
     /// Deletes a resource and waits until it is gone.
     pub(crate) fn delete(&self, id: &str, timeout_seconds: u64) -> Result<()> {
         tree::read(self.command().args([

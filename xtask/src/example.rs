@@ -141,13 +141,16 @@ fn finish(run: &mut Run<'_>, ending: Ending, began: Instant) -> Result<()> {
     let ready = run.until_ready().and_then(|()| run.expect());
     if ending == Ending::Interrupt {
         match ready {
-            Ok(()) => println!("\nall Ready after {:.1} s", began.elapsed().as_secs_f64()),
+            Ok(()) => {
+                println!("\nall Ready after {:.1} s", began.elapsed().as_secs_f64());
+                print!("{}", run.graphs()?);
+            }
             Err(_) if interrupt::asked() => return Ok(()),
             // A person may want to look around, and to mend it.
             Err(error) => println!("\n{error:#}"),
         }
         println!(
-            "look around, in another terminal:\n  {} list\n  {0} describe KIND/NAME\nCtrl-C ends it.\n",
+            "look around, in another terminal:\n  {} list\n  {0} describe KIND/NAME\n  {0} graph KIND/NAME\nCtrl-C ends it.\n",
             run.conctl.shown()
         );
         while !interrupt::asked() {
@@ -162,6 +165,9 @@ fn finish(run: &mut Run<'_>, ending: Ending, began: Instant) -> Result<()> {
     }
     ready?;
     println!("all Ready after {:.1} s", began.elapsed().as_secs_f64());
+    if ending == Ending::Ready {
+        print!("{}", run.graphs()?);
+    }
     if ending == Ending::Teardown {
         run.take_down()?;
         println!(

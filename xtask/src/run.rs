@@ -13,6 +13,9 @@ use crate::manifest::{Apply, Manifest, Worker, kind_file};
 use crate::stack::Stack;
 use crate::{interrupt, tree};
 
+/// Lines of a graph that are still a picture.
+const SCREEN: usize = 30;
+
 /// What the command line decides about a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
@@ -206,6 +209,18 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// What composers made, drawn with what flows where: one tree for each composite at the top that a screen has room for.
+    pub(crate) fn graphs(&self) -> Result<String> {
+        let mut text = String::new();
+        for id in composites(&self.conctl.list()?) {
+            let graph = self.conctl.graph(&id)?;
+            if graph.lines().count() <= SCREEN {
+                text.push_str(&format!("\n{graph}"));
+            }
+        }
+        Ok(text)
+    }
+
     /// Deletes what the example made and checks that nothing of it is left.
     pub(crate) fn take_down(&mut self) -> Result<()> {
         let rows = self.conctl.list()?;
@@ -243,6 +258,16 @@ impl<'a> Run<'a> {
     pub(crate) fn dir(&self) -> &Path {
         self.dir
     }
+}
+
+/// Those without an owner that own something.
+fn composites(rows: &[Row]) -> Vec<String> {
+    let owners: BTreeSet<String> = rows.iter().filter_map(Row::owner).collect();
+    rows.iter()
+        .filter(|row| row.owner().is_none())
+        .map(Row::id)
+        .filter(|id| owners.contains(id))
+        .collect()
 }
 
 /// Those that are not Ready yet, the named ones that do not exist included.

@@ -27,6 +27,18 @@ fn ready_means_all_of_them_and_at_least_one() {
 }
 
 #[test]
+fn a_picture_is_drawn_of_each_composite_at_the_top() {
+    let rows = [
+        Row::made("leaf/alone", "Ready", None),
+        Row::made("app/a", "Ready", None),
+        Row::made("app/inner", "Ready", Some("app/a")),
+        Row::made("leaf/deep", "Ready", Some("app/inner")),
+        Row::made("app/empty", "Ready", None),
+    ];
+    assert_eq!(composites(&rows), ["app/a"]);
+}
+
+#[test]
 fn a_promise_is_compared_by_value() {
     let answer = json!({"status": {"n": 3, "list": [1, 2]}});
     let wanted = |value: Value| {
