@@ -57,11 +57,12 @@ impl Row {
 
     /// One line on what is going on: the failure, else the waiting reason.
     pub(crate) fn note(&self) -> String {
-        let failure = self
-            .failure
-            .as_ref()
-            .and_then(|failure| failure.message.lines().next())
-            .filter(|line| !line.is_empty());
+        // A message of several lines says the most telling thing last.
+        let failure = self.failure.as_ref().map(|failure| {
+            let words: Vec<&str> = failure.message.split_whitespace().collect();
+            words.join(" ").chars().take(120).collect::<String>()
+        });
+        let failure = failure.as_deref().filter(|text| !text.is_empty());
         match (failure, self.waiting.as_deref()) {
             (Some(failure), Some(waiting)) => format!("{failure} ({waiting})"),
             (Some(text), None) | (None, Some(text)) => text.to_owned(),

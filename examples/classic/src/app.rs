@@ -210,7 +210,6 @@ fn rollup(descendants: &[Resource]) -> Result<Outcome, TaskError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 mod tests {
     use super::*;
 

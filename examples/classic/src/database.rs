@@ -52,7 +52,6 @@ impl Provider for Database {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 mod tests {
     use super::*;
     use crate::place::testing::{files, run, status};

@@ -1,8 +1,8 @@
 //! A worker as a team of its own would write it: four providers, one `main`.
 //!
 //! `app` (version 1) composes databases and services and rolls their addresses up; `database` (version 1) and `service` (versions 1 and 2)
-//! are leaves whose outside world is a directory of files. The crate depends on `converge-sdk` and on nothing else of the tree it lies in:
-//! copied elsewhere it builds as it is.
+//! are leaves whose outside world is a directory of files. Of the tree it lies in, the crate depends on `converge-sdk` alone and inherits
+//! nothing, so it can be copied elsewhere as it is.
 
 mod app;
 mod database;

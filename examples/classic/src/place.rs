@@ -55,7 +55,6 @@ impl Place {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 pub(crate) mod testing {
     //! Tasks as the worker would hand them over.
 

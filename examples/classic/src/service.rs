@@ -115,7 +115,6 @@ async fn run(
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 mod tests {
     use super::*;
     use crate::place::testing::{files, run, status};
