@@ -18,7 +18,7 @@ macro_rules! suite {
             another_version_flips_in_place, labels_bump_nothing, history_keeps_twenty, names_come_back_with_a_new_uid);
         $crate::suite!(@ $open; manifests: a_compatible_edit_is_taken_and_a_breaking_one_refused, a_used_manifest_is_not_deleted,
             an_illegal_manifest_lists_everything, a_manifest_edit_ends_a_terminal_pin);
-        $crate::suite!(@ $open; passes: a_result_lands_once, what_moved_while_it_ran_stays_due, status_outside_the_mask_is_dropped,
+        $crate::suite!(@ $open; passes: a_result_lands_once, half_a_claim_is_fenced, what_moved_while_it_ran_stays_due, status_outside_the_mask_is_dropped,
             bad_status_is_a_terminal_failure, a_second_look_doubles_until_true, a_resync_that_fails_pins_nothing, unknown_is_reconciling_and_false_is_degraded);
         $crate::suite!(@ $open; failures: transient_failures_back_off_and_give_up_at_the_limit, a_terminal_failure_is_pinned_to_its_inputs,
             interrupted_is_no_attempt, the_third_lost_lease_counts, a_suspect_runs_alone, reconcile_ends_pin_and_backoff, quarantine_stops_claims, waking_says_when_the_next_timer_is);
