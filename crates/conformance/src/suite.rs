@@ -26,7 +26,7 @@ macro_rules! suite {
             a_slot_is_kept_for_composers);
         $crate::suite!(@ $open; configs: an_edit_that_changes_what_is_read_makes_it_due, one_default_per_pair, a_missing_ref_holds,
             a_default_that_breaks_an_override_shows, a_referenced_config_stays, next_uses_an_edit_later);
-        $crate::suite!(@ $open; graphs: a_refused_composition_lists_everything_and_changes_nothing, a_refusal_ends_when_its_cure_comes,
+        $crate::suite!(@ $open; graphs: a_composition_of_old_inputs_is_discarded, a_refused_composition_lists_everything_and_changes_nothing, a_refusal_ends_when_its_cure_comes,
             unchanged_children_are_untouched, flows_deliver_switch_and_go, a_flowed_spec_is_checked_whole, an_edge_to_a_composite_holds_for_all_below,
             causes_roll_up, absent_children_are_the_last_result, a_composed_resource_belongs_to_its_composer, a_rollup_runs_once_settled);
         $crate::suite!(@ $open; teardown: a_leaf_without_finalizer_goes_at_once, teardown_runs_with_what_was_dispatched_last,

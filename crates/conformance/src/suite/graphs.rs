@@ -425,3 +425,24 @@ pub async fn a_rollup_runs_once_settled(world: World) {
             .any(|event| event.kind == EventKind::Composed)
     );
 }
+
+/// A composition of old inputs, or under a deletion, is discarded whole and composed again.
+pub async fn a_composition_of_old_inputs_is_discarded(world: World) {
+    use converge_engine::command::Landed;
+    kinds(&world).await;
+    world.apply("app/x", r#"{"v":1}"#).await;
+    let task = world.claim_one("w", &["app"]).await;
+    world.apply("app/x", r#"{"v":2}"#).await;
+    let old = composed(vec![child("demo", "old", "{}")], vec![]);
+    assert_eq!(world.report(&task, old.clone()).await, Landed::Discarded);
+    assert!(world.get("demo/old").await.is_none());
+    let task = world.claim_one("w", &["app"]).await;
+    assert_eq!(task.resource.spec, Some(doc(r#"{"v":2}"#)));
+    world.delete("app/x").await;
+    assert_eq!(world.report(&task, old).await, Landed::Discarded);
+    assert!(world.get("demo/old").await.is_none());
+    assert!(
+        world.get("app/x").await.is_none(),
+        "nothing keeps it any more"
+    );
+}

@@ -184,14 +184,26 @@ pub async fn half_a_claim_is_fenced(world: World) {
     let mut guessed = task.clone();
     guessed.token.secret ^= 1;
     for wrong in [&older, &guessed] {
-        assert_eq!(world.report(wrong, done(r#"{"forged":true}"#)).await, Landed::Fenced);
+        assert_eq!(
+            world.report(wrong, done(r#"{"forged":true}"#)).await,
+            Landed::Fenced
+        );
         assert_eq!(world.lose(wrong).await, 0, "nor does it end the lease");
         assert_eq!(world.view("demo/a").await.status, None);
     }
     world.lose(&task).await;
     let again = world.claim_one("w", &["demo"]).await;
     assert!(again.claim.epoch > task.claim.epoch);
-    assert_eq!(world.report(&task, done(r#"{"late":true}"#)).await, Landed::Fenced);
-    assert_eq!(world.report(&again, done(r#"{"right":true}"#)).await, Landed::Applied);
-    assert_eq!(world.view("demo/a").await.status, Some(doc(r#"{"right":true}"#)));
+    assert_eq!(
+        world.report(&task, done(r#"{"late":true}"#)).await,
+        Landed::Fenced
+    );
+    assert_eq!(
+        world.report(&again, done(r#"{"right":true}"#)).await,
+        Landed::Applied
+    );
+    assert_eq!(
+        world.view("demo/a").await.status,
+        Some(doc(r#"{"right":true}"#))
+    );
 }
