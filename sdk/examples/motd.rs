@@ -1,6 +1,6 @@
 //! A worker that serves one kind: it keeps a file with the message of the day.
 //!
-//! Run it against a broker: `BROKER_ADDR=http://127.0.0.1:7070 cargo run --example motd`.
+//! Run it against a broker: `BROKER_ADDR=http://127.0.0.1:9090 cargo run --example motd`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

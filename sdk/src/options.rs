@@ -278,7 +278,7 @@ impl RunOptions {
         if broker.is_none() && read.problems.is_empty() {
             read.missing(
                 "BROKER_ADDR",
-                "the broker's URL, http://HOST:PORT or https://HOST:PORT",
+                "the broker's URL, http://HOST:PORT or https://HOST:PORT; `converge dev` prints its own at start",
             );
         }
         let mut options = Self::new(broker.unwrap_or(BrokerAddr {

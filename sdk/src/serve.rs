@@ -1,6 +1,7 @@
 //! `serve`: what the `main` of a worker calls. Environment, signals and logging around [`run_worker`].
 
-use std::io;
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -67,6 +68,9 @@ pub async fn serve_with(
         either(&mut terminate, &mut interrupt).await;
         first.cancel();
         either(&mut terminate, &mut interrupt).await;
+        tracing::warn!(
+            "a second signal: ending at once; the broker gives what ran here to another worker when its lease is over"
+        );
         #[cfg(feature = "process")]
         crate::process::kill_all();
         exit_at_once();
@@ -103,10 +107,32 @@ fn start_logging(options: &RunOptions) {
     let filter = EnvFilter::try_new(&options.log_level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(colours(
+            io::stderr().is_terminal(),
+            std::env::var_os("NO_COLOR").as_deref(),
+        ))
         .with_writer(io::stderr);
     // An error means that there is one already, which is then the one to use.
     let _ = match options.log_format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
+}
+
+/// Colours are for people at a terminal who did not ask to be spared them (<https://no-color.org>).
+fn colours(terminal: bool, no_color: Option<&OsStr>) -> bool {
+    terminal && no_color.is_none_or(OsStr::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_only() {
+        assert!(colours(true, None));
+        assert!(colours(true, Some(OsStr::new(""))));
+        assert!(!colours(true, Some(OsStr::new("1"))));
+        assert!(!colours(false, None));
+    }
 }

@@ -125,8 +125,13 @@ pub(crate) fn problem_text(problem: &Problem, place: impl Fn(&str) -> Option<Str
         problem.detail.clone()
     };
     for error in &problem.errors {
+        let place = place(&error.location);
+        if place.is_none() && problem.errors.len() == 1 && text.ends_with(&error.message) {
+            // The detail has said it, location and all.
+            continue;
+        }
         text.push_str("\n  ");
-        if let Some(place) = place(&error.location) {
+        if let Some(place) = place {
             text.push_str(&place);
             text.push_str(": ");
         }

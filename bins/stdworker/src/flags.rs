@@ -5,6 +5,7 @@ use clap::Args;
 
 /// How to run.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Serving")]
 pub(crate) struct Flags {
     /// The broker's URL, http://HOST:PORT or https://HOST:PORT; required to serve.
     #[arg(

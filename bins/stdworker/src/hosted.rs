@@ -41,11 +41,12 @@ pub(crate) enum HostedError {
         variable: &'static str,
         value: String,
     },
-    #[error("{kind} is named by {first} and by {second}: take it out of one of them")]
+    #[error(
+        "{kind} is in {variable}, but this worker serves {kind} itself: take it out of {variable}, or choose another name"
+    )]
     Twice {
         kind: String,
-        first: &'static str,
-        second: &'static str,
+        variable: &'static str,
     },
     #[error("WORKER_KINDS names {unknown}, which this worker does not host; it hosts {hosted}")]
     NotHosted { unknown: String, hosted: String },
@@ -68,17 +69,23 @@ impl HostedError {
 }
 
 impl Hosted {
-    /// What the flags make of it: the kinds of stdio are the operator's to name.
-    pub(crate) fn of(flags: &Flags) -> Result<Self, HostedError> {
-        let leaves = names("STDIO_KINDS", flags.stdio_kinds.as_deref(), stdio::KIND)?;
+    /// What the flags make of it, or everything that is wrong with them: the kinds of stdio are the operator's to name.
+    pub(crate) fn of(flags: &Flags) -> Result<Self, Vec<HostedError>> {
+        let mut wrong = Vec::new();
+        let leaves = names(
+            &mut wrong,
+            "STDIO_KINDS",
+            flags.stdio_kinds.as_deref(),
+            stdio::KIND,
+        );
         let composers = names(
+            &mut wrong,
             "STDIO_COMPOSER_KINDS",
             flags.stdio_composer_kinds.as_deref(),
             stdio::COMPOSER_KIND,
-        )?;
-        if let Some(kind) = leaves.iter().find(|kind| composers.contains(kind)) {
-            return Err(HostedError::BothRoles { kind: kind.clone() });
-        }
+        );
+        let both = leaves.iter().filter(|kind| composers.contains(kind));
+        wrong.extend(both.map(|kind| HostedError::BothRoles { kind: kind.clone() }));
         let command = || flags.stdio_command.clone();
         let mut kinds = Vec::new();
         for kind in &leaves {
@@ -114,26 +121,31 @@ impl Hosted {
             "stdcel",
             "children from a graph with CEL expressions",
         ));
-        let starlark =
-            stdstarlark::provider().map_err(|source| HostedError::Evaluator { source })?;
-        kinds.push(HostedKind::new(
-            starlark,
-            "stdstarlark",
-            "children from a Starlark program",
-        ));
+        match stdstarlark::provider() {
+            Ok(starlark) => kinds.push(HostedKind::new(
+                starlark,
+                "stdstarlark",
+                "children from a Starlark program",
+            )),
+            Err(source) => wrong.push(HostedError::Evaluator { source }),
+        }
 
-        let mut seen: BTreeMap<String, &'static str> = BTreeMap::new();
+        // A kind in both lists is reported as that above; here one of them meets a kind of another provider.
+        let mut seen: BTreeMap<&str, &'static str> = BTreeMap::new();
         for kind in &kinds {
-            if let Some(first) = seen.insert(kind.pair.kind().to_owned(), kind.provider) {
-                let kind_name = kind.pair.kind().to_owned();
-                return Err(HostedError::Twice {
-                    kind: kind_name,
-                    first,
-                    second: kind.provider,
-                });
+            let earlier = seen.insert(kind.pair.kind(), kind.provider);
+            if let Some(variable) = earlier
+                && kind.provider != "STDIO_COMPOSER_KINDS"
+            {
+                let kind = kind.pair.kind().to_owned();
+                wrong.push(HostedError::Twice { kind, variable });
             }
         }
-        Ok(Hosted(kinds))
+        if wrong.is_empty() {
+            Ok(Hosted(kinds))
+        } else {
+            Err(wrong)
+        }
     }
 
     /// Those that `WORKER_KINDS` leaves.
@@ -182,32 +194,39 @@ impl HostedKind {
     }
 }
 
-/// A comma list of kinds; the default when it is not set, none when it is empty. A name that comes twice counts once.
+/// A comma list of kinds; the default when it is not set, none when it is empty. A name that comes twice counts once, one that
+/// is none is left out and told.
 fn names(
+    wrong: &mut Vec<HostedError>,
     variable: &'static str,
     value: Option<&str>,
     default: &str,
-) -> Result<Vec<String>, HostedError> {
+) -> Vec<String> {
     let Some(value) = value else {
-        return Ok(vec![default.to_owned()]);
+        return vec![default.to_owned()];
     };
     let mut names: Vec<String> = Vec::new();
     if value.trim().is_empty() {
-        return Ok(names);
+        return names;
     }
-    for name in value.split(',').map(str::trim) {
-        if name.is_empty() {
-            return Err(HostedError::EmptyName {
-                variable,
-                value: value.to_owned(),
-            });
+    let (empty, named): (Vec<&str>, Vec<&str>) = value
+        .split(',')
+        .map(str::trim)
+        .partition(|name| name.is_empty());
+    if !empty.is_empty() {
+        wrong.push(HostedError::EmptyName {
+            variable,
+            value: value.to_owned(),
+        });
+    }
+    for name in named {
+        if names.iter().any(|known| known == name) {
+            continue;
         }
-        KindVersion::new(name, 1)
-            .check()
-            .map_err(|source| HostedError::Name { variable, source })?;
-        if !names.iter().any(|known| known == name) {
-            names.push(name.to_owned());
+        match KindVersion::new(name, 1).check() {
+            Ok(()) => names.push(name.to_owned()),
+            Err(source) => wrong.push(HostedError::Name { variable, source }),
         }
     }
-    Ok(names)
+    names
 }

@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand};
 use converge_sdk::{RunOptions, ServeError, serve_with};
 
 use crate::flags::Flags;
-use crate::hosted::Hosted;
+use crate::hosted::{Hosted, HostedError};
 
 /// The command line, a variable or a list of kinds makes no sense.
 const EXIT_USAGE: u8 = 64;
@@ -31,7 +31,7 @@ SIGTERM or SIGINT lets running tasks finish within the drain timeout; a second o
 
 const EXAMPLES: &str = "\
 Examples:
-  stdworker --broker-addr http://127.0.0.1:7070          serve every kind
+  stdworker --broker-addr http://127.0.0.1:9090          serve every kind
   WORKER_KINDS=stdshell,stdcel stdworker                 serve these only (BROKER_ADDR is set)
   STDIO_KINDS=dns,mail STDIO_COMMAND=./handler stdworker  serve kinds of your own with a program of yours
   stdworker kinds                                        what would be served
@@ -71,32 +71,65 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let hosted = match Hosted::of(&cli.flags) {
-        Ok(hosted) => hosted,
-        Err(error) => {
-            eprintln!("stdworker: {error}");
-            return ExitCode::from(error.exit_code());
+    let hosted = Hosted::of(&cli.flags);
+    match (cli.command.unwrap_or(Command::Serve), hosted) {
+        (Command::Serve, hosted) => serve(&cli.flags, hosted),
+        (Command::Kinds(args), Ok(hosted)) => kinds::run(&args, &cli.flags, &hosted),
+        (Command::Render(args), Ok(hosted)) => {
+            render::run(&args, &cli.flags, &hosted.into_providers())
         }
-    };
-    match cli.command.unwrap_or(Command::Serve) {
-        Command::Serve => serve(&cli.flags, hosted),
-        Command::Kinds(args) => kinds::run(&args, &cli.flags, &hosted),
-        Command::Render(args) => render::run(&args, &cli.flags, &hosted.into_providers()),
+        (Command::Kinds(_) | Command::Render(_), Err(wrong)) => {
+            for error in &wrong {
+                eprintln!("stdworker: {error}");
+            }
+            exit_code(&wrong)
+        }
     }
 }
 
-fn serve(flags: &Flags, hosted: Hosted) -> ExitCode {
-    let options = match RunOptions::from_vars(|variable| flags.get(variable)) {
-        Ok(options) => options,
+/// Usage, if anything of it is.
+fn exit_code(wrong: &[HostedError]) -> ExitCode {
+    let codes = wrong.iter().map(HostedError::exit_code);
+    ExitCode::from(codes.max().unwrap_or(EXIT_USAGE))
+}
+
+/// The options and the kinds, or everything that is wrong with both, one line each.
+fn check(
+    flags: &Flags,
+    hosted: Result<Hosted, Vec<HostedError>>,
+) -> Result<(RunOptions, Hosted), ExitCode> {
+    let options = RunOptions::from_vars(|variable| flags.get(variable));
+    let hosted = match (&options, hosted) {
+        (Ok(options), Ok(hosted)) => match hosted.check_selection(options.kinds.as_deref()) {
+            Ok(()) => Ok(hosted),
+            Err(error) => Err(vec![error]),
+        },
+        (_, hosted) => hosted,
+    };
+    let (options, wrong) = match (options, hosted) {
+        (Ok(options), Ok(hosted)) => return Ok((options, hosted)),
+        (options, hosted) => (options, hosted.err().unwrap_or_default()),
+    };
+    eprintln!("stdworker cannot start:");
+    let code = match &options {
+        Ok(_) => exit_code(&wrong),
         Err(error) => {
-            eprintln!("stdworker cannot start:\n{error}\nSee stdworker --help.");
-            return ExitCode::from(EXIT_USAGE);
+            eprintln!("{error}");
+            ExitCode::from(EXIT_USAGE)
         }
     };
-    if let Err(error) = hosted.check_selection(options.kinds.as_deref()) {
-        eprintln!("stdworker: {error}");
-        return ExitCode::from(error.exit_code());
+    for error in &wrong {
+        eprintln!("{error}");
     }
+    eprintln!("See stdworker --help.");
+    Err(code)
+}
+
+fn serve(flags: &Flags, hosted: Result<Hosted, Vec<HostedError>>) -> ExitCode {
+    let (options, hosted) = match check(flags, hosted) {
+        Ok(checked) => checked,
+        Err(code) => return code,
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -107,6 +107,8 @@ fn what_makes_no_sense_is_refused_with_64_and_named() {
             ("WORKER_MAX_PARALLEL", "0"),
             ("LOG_FORMAT", "xml"),
             ("WORKER_DRAIN_TIMEOUT", "50"),
+            ("STDIO_KINDS", "stdshell,,A!,both"),
+            ("STDIO_COMPOSER_KINDS", "both,B!"),
         ],
     );
     for name in [
@@ -114,6 +116,11 @@ fn what_makes_no_sense_is_refused_with_64_and_named() {
         "WORKER_MAX_PARALLEL",
         "LOG_FORMAT",
         "WORKER_DRAIN_TIMEOUT",
+        "stdshell is in STDIO_KINDS, but this worker serves stdshell itself",
+        "has an empty name",
+        "\"A!\"",
+        "\"B!\"",
+        "both is in STDIO_KINDS and in STDIO_COMPOSER_KINDS",
     ] {
         assert!(problems.contains(name), "{name} in {problems}");
     }

@@ -143,12 +143,44 @@ pub(crate) fn shape<T: DeserializeOwned>(doc: &Doc, fields: &[(&str, bool)]) -> 
                 checks.add(format!("/{name}"), "is missing");
             }
         }
+        for (name, value) in &found {
+            if fields.iter().any(|(known, _)| known == name)
+                && let Some((location, message)) = wrong_type::<T>(name, value)
+            {
+                checks.add(location, message);
+            }
+        }
         if checks.is_clean() {
-            // A field of the wrong type: serde says which value, and the line and column of it.
             checks.add("", error.to_string());
         }
         checks.into_problem()
     })
+}
+
+/// Where in this field, and how, its value is not of the type it should be. The field is read alone, so that every field is
+/// judged: the others are then missing, which is no complaint about this one.
+fn wrong_type<T: DeserializeOwned>(name: &str, value: &RawValue) -> Option<(String, String)> {
+    let alone = serde_json::to_string(&BTreeMap::from([(name, value)])).ok()?;
+    let mut reader = serde_json::Deserializer::from_str(&alone);
+    let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut reader) else {
+        return None;
+    };
+    let message = error.inner().to_string();
+    if message.starts_with("missing field") && error.path().iter().count() == 0 {
+        return None;
+    }
+    let mut location = String::new();
+    for segment in error.path() {
+        location.push('/');
+        let text = segment.to_string();
+        location.push_str(&text.replace('~', "~0").replace('/', "~1"));
+    }
+    // The line and column are those of the field alone.
+    let message = message.split(" at line ").next().unwrap_or_default();
+    let message = message
+        .replace("expected i64", "expected a whole number")
+        .replace("expected u64", "expected a whole number, not negative");
+    Some((location, message))
 }
 
 /// Checks the optional `type` of an apply body.

@@ -27,6 +27,12 @@ pub(crate) struct Addresses {
 impl DataDir {
     /// Makes the directory if there is none, and locks it.
     pub(crate) fn lock(path: &Path) -> Result<Self> {
+        if path.exists() && !path.is_dir() {
+            bail!(
+                "the data directory {} is a file; choose another --data-dir",
+                path.display()
+            );
+        }
         std::fs::create_dir_all(path)
             .with_context(|| format!("could not make the data directory {}", path.display()))?;
         let file = path.join("lock");
@@ -108,6 +114,14 @@ impl DataDir {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_no_data_directory() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = DataDir::lock(file.path()).unwrap_err().to_string();
+        assert!(error.contains("is a file"), "{error}");
+        assert!(error.contains("--data-dir"), "{error}");
+    }
 
     #[test]
     fn a_second_holder_is_told_the_first() {

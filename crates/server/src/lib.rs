@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use options::{Cli, Dev, USAGE, Verb};
+use options::{Cli, Dev, USAGE, Verb, log_filter};
 
 /// The runtime's threads get this long to end after everything else has.
 const RUNTIME_GRACE: Duration = Duration::from_millis(200);
@@ -40,16 +40,18 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let Verb::Dev(args) = cli.command;
-    let options = match args.read() {
-        Ok(options) => options,
-        Err(wrong) => {
-            for line in wrong {
+    let level = std::env::var_os("LOG_LEVEL").map(|text| text.to_string_lossy().into_owned());
+    let (options, filter) = match (args.read(), log_filter(level.as_deref())) {
+        (Ok(options), Ok(filter)) => (options, filter),
+        (options, filter) => {
+            let wrong = options.err().into_iter().flatten();
+            for line in wrong.chain(filter.err()) {
                 eprintln!("converge: {line}");
             }
             return ExitCode::from(USAGE);
         }
     };
-    log();
+    log(filter);
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -71,11 +73,10 @@ fn run(options: Dev) -> Result<()> {
 }
 
 /// To stderr, as `RUST_LOG` or else `LOG_LEVEL` says.
-fn log() {
-    let filter = EnvFilter::try_from_default_env()
-        .or_else(|_| EnvFilter::try_from_env("LOG_LEVEL"))
-        .unwrap_or_else(|_| EnvFilter::new("info"));
-    let colour = std::io::stderr().is_terminal();
+fn log(level: EnvFilter) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or(level);
+    let spared = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colour = std::io::stderr().is_terminal() && !spared;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colour)

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use converge_types::limits;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Exit code for wrong usage, in all our binaries.
 pub const USAGE: u8 = 64;
@@ -16,6 +18,11 @@ pub const USAGE: u8 = 64;
 const HEARTBEATS_PER_LEASE: u32 = 3;
 /// No interval is longer than this.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+
+const NOTES: &str = "\
+LOG_LEVEL: error, warn, info, debug, trace, or a filter such as info,converge_broker=debug (info); the log goes to stderr.
+Durations read 500ms, 30s, 5m, 1h30m. A flag wins over its variable.
+Exit codes: 0 ended in order, 1 something broke, 64 usage.";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -37,6 +44,7 @@ pub enum Verb {
     /// Everything in one process, on an embedded database in the data directory.
     ///
     /// Prints both addresses once they answer and writes them to DATA_DIR/addresses.json.
+    #[command(after_help = NOTES)]
     Dev(Box<DevArgs>),
 }
 
@@ -61,8 +69,15 @@ pub struct DevArgs {
     )]
     allowed_host: Vec<String>,
     /// Listen beyond loopback although anybody who reaches the port can then run scripts
-    #[arg(long, env = "CONVERGE_INSECURE")]
-    insecure: bool,
+    #[arg(
+        long,
+        env = "CONVERGE_INSECURE",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    insecure: Option<String>,
     /// A worker program to start, point at the broker, and start again when it ends
     #[arg(long, value_name = "PATH", env = "CONVERGE_WORKER")]
     worker: Option<PathBuf>,
@@ -116,8 +131,13 @@ impl DevArgs {
             "--broker-listen (BROKER_LISTEN_ADDR)",
             self.broker_listen.as_deref().unwrap_or("127.0.0.1:9090"),
         );
+        let insecure = switch(
+            &mut wrong,
+            "--insecure (CONVERGE_INSECURE)",
+            self.insecure.as_deref(),
+        );
         let mut beyond = |name: &str, found: Option<SocketAddr>| {
-            if let Some(found) = found.filter(|found| !found.ip().is_loopback() && !self.insecure) {
+            if let Some(found) = found.filter(|found| !found.ip().is_loopback() && !insecure) {
                 wrong.push(format!(
                     "{name}: {found} is not loopback, and whoever reaches it can run scripts here; listen on 127.0.0.1, or say --insecure if the network around it is closed"
                 ));
@@ -243,6 +263,36 @@ fn address(wrong: &mut Vec<String>, name: &str, text: &str) -> Option<SocketAddr
     found
 }
 
+/// What is logged: `LOG_LEVEL` as it was found.
+///
+/// # Errors
+/// A line that says what is wrong with it.
+pub fn log_filter(text: Option<&str>) -> Result<EnvFilter, String> {
+    let text = text.map_or("info", str::trim);
+    let text = if text.is_empty() { "info" } else { text };
+    // A bare word that is no level would be taken for the name of a crate, and nothing else would be logged.
+    let bare = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let level = text.parse::<LevelFilter>().is_ok();
+    match EnvFilter::try_new(text) {
+        Ok(filter) if level || !bare => Ok(filter),
+        _ => Err(format!(
+            "LOG_LEVEL: {text:?} is none of error, warn, info, debug, trace, and no filter such as info,converge_broker=debug"
+        )),
+    }
+}
+
+/// A switch, which a variable can only set by a word.
+fn switch(wrong: &mut Vec<String>, name: &str, text: Option<&str>) -> bool {
+    match text.unwrap_or_default().trim() {
+        "true" | "1" => true,
+        "false" | "0" | "" => false,
+        other => {
+            wrong.push(format!("{name}: {other:?} is neither true nor false"));
+            false
+        }
+    }
+}
+
 fn duration(
     wrong: &mut Vec<String>,
     name: &str,
@@ -311,6 +361,7 @@ mod tests {
             args.max_streams = Some("-1".to_owned());
             args.allowed_host = vec!["https://x".to_owned()];
             args.worker = Some("./no/such/worker".into());
+            args.insecure = Some("maybe".to_owned());
         })
         .unwrap_err();
         let text = wrong.join("\n");
@@ -322,10 +373,11 @@ mod tests {
             "--max-streams",
             "--allowed-host",
             "--worker",
+            "--insecure",
         ] {
             assert!(text.contains(name), "{name} is missing in:\n{text}");
         }
-        assert_eq!(wrong.len(), 7, "{text}");
+        assert_eq!(wrong.len(), 8, "{text}");
     }
 
     #[test]
@@ -334,10 +386,45 @@ mod tests {
         assert!(wrong[0].contains("--insecure"), "{wrong:?}");
         let open = |args: &mut DevArgs| {
             args.listen = Some("0.0.0.0:0".to_owned());
-            args.insecure = true;
+            args.insecure = Some("true".to_owned());
         };
         assert!(args(open).is_ok());
         assert!(args(|args| args.listen = Some("[::1]:0".to_owned())).is_ok());
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_not_taken_for_a_crate() {
+        for text in [
+            None,
+            Some(""),
+            Some("DEBUG"),
+            Some("off"),
+            Some("warn,converge_broker=trace"),
+        ] {
+            assert!(log_filter(text).is_ok(), "{text:?}");
+        }
+        for text in ["blah", "verbose", "a=b=c"] {
+            let said = log_filter(Some(text)).unwrap_err();
+            assert!(said.contains("LOG_LEVEL") && said.contains(text), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_switch_stands_alone_or_says_true_or_false() {
+        let insecure = |line: &[&str]| {
+            let args = ["converge", "dev", "--listen=0.0.0.0:0"].iter().chain(line);
+            match Cli::try_parse_from(args) {
+                Ok(Cli {
+                    command: Verb::Dev(args),
+                }) => args.read().is_ok(),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert!(insecure(&["--insecure"]));
+        assert!(insecure(&["--insecure", "--lease", "30s"]));
+        assert!(insecure(&["--insecure=true"]));
+        assert!(!insecure(&["--insecure=false"]));
+        assert!(!insecure(&[]));
     }
 
     #[test]

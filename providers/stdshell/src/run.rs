@@ -101,6 +101,8 @@ fn command(
         .allow_background(config.allow_background))
 }
 
+/// What happened, without the tail of stderr that follows it: the status has that.
 fn first_line(message: &str) -> &str {
-    message.lines().next().unwrap_or_default()
+    let line = message.lines().next().unwrap_or_default();
+    line.strip_suffix("; stderr ends:").unwrap_or(line)
 }

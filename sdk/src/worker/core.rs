@@ -209,7 +209,7 @@ impl Core {
                     return false;
                 }
                 Poll::Ready(Err(status)) => {
-                    self.session_ended(&format!("{}: {}", status.code(), chain(&status)));
+                    self.session_ended(&super::session::said(&status));
                     return false;
                 }
             }

@@ -174,3 +174,40 @@ impl Drop for Session {
         self.link.cut();
     }
 }
+
+/// What a status says, in one line. The library's own text says it twice over, as text and as a dump of its fields.
+pub(super) fn said(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut cause = std::error::Error::source(status);
+    while let Some(next) = cause.and_then(std::error::Error::source) {
+        cause = Some(next);
+    }
+    if let Some(deepest) = cause.map(ToString::to_string)
+        && !text.contains(&deepest)
+    {
+        text.push_str(": ");
+        text.push_str(&deepest);
+    }
+    let code = status.code();
+    if text.is_empty() {
+        format!("{code:?}")
+    } else {
+        format!("{text} ({code:?})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_said_once_with_its_deepest_cause() {
+        let plain = Status::unavailable("the broker is shutting down");
+        assert_eq!(said(&plain), "the broker is shutting down (Unavailable)");
+        assert_eq!(said(&Status::internal("")), "Internal");
+        let cause = std::io::Error::other("the pipe is broken");
+        let broken = Status::from_error(Box::new(cause));
+        let text = said(&broken);
+        assert_eq!(text.matches("the pipe is broken").count(), 1, "{text}");
+    }
+}

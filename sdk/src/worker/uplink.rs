@@ -8,7 +8,6 @@ use super::outbox::Outbox;
 use super::session::Session;
 use super::timers::Timer;
 use crate::ProviderConfig;
-use crate::error::chain;
 use crate::transport::Connection;
 use crate::wire::work_stream_client_msg::Body;
 use crate::wire::{
@@ -146,7 +145,7 @@ impl Core {
             Err(status) => {
                 let pause = self.pull_backoff.next(self.options.backoff_max);
                 tracing::warn!(
-                    error = chain(&status),
+                    error = super::session::said(&status),
                     pause_ms = pause.as_millis(),
                     "could not pull the default configs; asking again"
                 );

@@ -178,7 +178,10 @@ async fn a_body_of_the_wrong_shape_is_refused_with_everything_that_is_wrong() {
         )
         .await
         .problem(400);
-    assert!(text.contains("line 1"), "{text}");
+    assert!(
+        text.contains("/kind") && text.contains("integer `7`"),
+        "{text}"
+    );
     let other = MANIFEST.replace("\"demo\"", "\"other\"");
     assert!(
         harness
@@ -342,4 +345,36 @@ async fn wrong_names_parameters_and_conditions_are_refused() {
             .problem(400);
     }
     unchanged(&harness, revision, "a wrong name, parameter or condition").await;
+}
+
+#[tokio::test]
+async fn fields_of_the_wrong_type_are_all_named_with_their_place() {
+    let (harness, revision) = populated().await;
+    let body =
+        r#"{"kind":5,"kind_version":1.5,"name":["a"],"labels":{"ok":"x","a/b":5},"bogus":1}"#;
+    let answer = harness.write("POST", "/api/v1/resources", body).await;
+    answer.problem(400);
+    let errors = answer.json()["errors"].as_array().unwrap().clone();
+    let mut places: Vec<&str> = errors
+        .iter()
+        .map(|error| error["location"].as_str().unwrap())
+        .collect();
+    places.sort_unstable();
+    assert_eq!(
+        places,
+        [
+            "/bogus",
+            "/kind",
+            "/kind_version",
+            "/labels/a~1b",
+            "/name",
+            "/spec"
+        ],
+        "{errors:?}"
+    );
+    for error in &errors {
+        let message = error["message"].as_str().unwrap();
+        assert!(!message.contains("column"), "{message}");
+    }
+    unchanged(&harness, revision, "fields of the wrong type").await;
 }
