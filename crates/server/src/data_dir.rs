@@ -81,6 +81,17 @@ impl DataDir {
         self.path.join("converge.db")
     }
 
+    /// Says so when nothing more can be written here.
+    pub(crate) fn full(&self) -> Option<String> {
+        let disk = nix::sys::statvfs::statvfs(&self.path).ok()?;
+        (disk.blocks() > 0 && disk.blocks_available() == 0).then(|| {
+            format!(
+                "the file system of {} is full: make room, then start again",
+                self.path.display()
+            )
+        })
+    }
+
     fn addresses(&self) -> PathBuf {
         self.path.join("addresses.json")
     }

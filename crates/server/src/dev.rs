@@ -41,7 +41,13 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
     let store = tokio::task::spawn_blocking(move || {
         SqliteStore::open(database, converge_store_sqlite::Options::default())
     });
-    let store: Arc<dyn Store> = Arc::new(store.await.context("opening the store panicked")??);
+    let store = store.await.context("opening the store panicked")?;
+    // SQLite says "disk I/O error" of a full disk, which sends people to the wrong place.
+    let store = match data_dir.full() {
+        Some(why) => store.context(why),
+        None => store.map_err(anyhow::Error::new),
+    };
+    let store: Arc<dyn Store> = Arc::new(store?);
 
     let api_listener = bind("the REST API", "--listen", options.listen).await?;
     let broker_listener = bind("the broker", "--broker-listen", options.broker_listen).await?;

@@ -304,7 +304,7 @@ fn show(cx: &mut Context, applied: &Applied, format: Format) -> Result {
 async fn send(client: &Client, planned: &Planned, options: Options) -> Result<Applied> {
     let document = &planned.document;
     let body = document.body().into();
-    let failed = |err: Error| refused(document, err);
+    let failed = |err: Error| refused(planned, err);
     match planned.object_type {
         ObjectType::Manifest => {
             let kind = required(document, "kind")?;
@@ -374,16 +374,29 @@ fn text(body: &[u8]) -> String {
 }
 
 /// A refusal that names the document, and for every violation where in the file it is.
-fn refused(document: &Document, err: Error) -> Failure {
+fn refused(planned: &Planned, err: Error) -> Failure {
+    let document = &planned.document;
     let Error::Refused(problem) = &err else {
         return Failure::from(err);
     };
     let message = exit::problem_text(problem, |location| {
         document.at(location).filter(|_| location.starts_with('/'))
     });
+    let text = |field: &str| document.text(field).unwrap_or_default();
+    let what = match planned.object_type {
+        ObjectType::Resource => format!("{}/{}: ", text("kind"), text("name")),
+        ObjectType::ProviderConfig => format!("providerconfig/{}: ", text("name")),
+        _ => String::new(),
+    };
+    // Of standard input or of a file with many documents the place says little.
+    let what = if message.contains(what.trim_end_matches(": ")) {
+        ""
+    } else {
+        &what
+    };
     Failure::new(
         exit::code_of_status(problem.status),
-        format!("{}: {message}", document.location()),
+        format!("{}: {what}{message}", document.location()),
     )
 }
 
