@@ -382,10 +382,10 @@ fn refused(planned: &Planned, err: Error) -> Failure {
     let message = exit::problem_text(problem, |location| {
         document.at(location).filter(|_| location.starts_with('/'))
     });
-    let text = |field: &str| document.text(field).unwrap_or_default();
-    let what = match planned.object_type {
-        ObjectType::Resource => format!("{}/{}: ", text("kind"), text("name")),
-        ObjectType::ProviderConfig => format!("providerconfig/{}: ", text("name")),
+    let text = |field: &str| document.text(field).filter(|text| !text.is_empty());
+    let what = match (planned.object_type, text("kind"), text("name")) {
+        (ObjectType::Resource, Some(kind), Some(name)) => format!("{kind}/{name}: "),
+        (ObjectType::ProviderConfig, _, Some(name)) => format!("providerconfig/{name}: "),
         _ => String::new(),
     };
     // Of standard input or of a file with many documents the place says little.
