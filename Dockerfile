@@ -4,8 +4,8 @@ WORKDIR /src
 COPY . .
 # SQLite is compiled in; gcc comes with the image.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked -p converge -p conctl \
- && install -D -t /out target/release/converge target/release/conctl
+    cargo build --profile shipped --locked -p converge -p conctl \
+ && install -D -t /out target/shipped/converge target/shipped/conctl
 
 FROM debian:bookworm-slim
 RUN useradd --system --uid 10001 --home-dir /var/lib/converge --create-home converge

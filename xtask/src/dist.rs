@@ -11,7 +11,7 @@ const PROGRAMS: &[&str] = &["converge", "stdworker", "conctl"];
 
 /// Builds `target/dist/converge-VERSION-HOST.tar.gz` and its checksum.
 pub(crate) fn run() -> Result<()> {
-    let mut selection = vec!["--release", "--locked"];
+    let mut selection = vec!["--profile", "shipped", "--locked"];
     PROGRAMS
         .iter()
         .for_each(|program| selection.extend(["-p", program]));

@@ -4,6 +4,7 @@
 //! rounds. These are measurements for people, not tests: nothing here fails because the machine is slow.
 
 mod compose;
+mod graphs;
 mod harness;
 mod load;
 mod stacked;
@@ -44,6 +45,16 @@ const BENCHES: &[Bench] = &[
         run: compose::stdcel,
     },
     Bench {
+        name: "fan",
+        about: "leaves under one root, from apply to the root's Ready: 10,000 against 1,000",
+        run: graphs::fan,
+    },
+    Bench {
+        name: "chain",
+        about: "a chain of 1,000 leaves, each waiting for the one before",
+        run: graphs::chain,
+    },
+    Bench {
         name: "start",
         about: "stdworker from start to serving",
         run: stacked::start,
@@ -70,6 +81,7 @@ struct Programs {
     converge: PathBuf,
     stdworker: PathBuf,
     noop: PathBuf,
+    graph: PathBuf,
 }
 
 impl Programs {
@@ -85,11 +97,14 @@ impl Programs {
             "--bins",
             "--example",
             "noop_worker",
+            "--example",
+            "graph_worker",
         ])?;
         Ok(Self {
             converge: tree::built(&built, "converge")?,
             stdworker: tree::built(&built, "stdworker")?,
             noop: tree::built(&built, "noop_worker")?,
+            graph: tree::built(&built, "graph_worker")?,
         })
     }
 }

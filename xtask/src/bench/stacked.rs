@@ -33,14 +33,14 @@ fn stdshell(http: &Http) -> Result<()> {
     )
 }
 
-fn noop_kind(http: &Http) -> Result<()> {
+pub(super) fn noop_kind(http: &Http) -> Result<()> {
     let any = json!({"type": "object"});
     let manifest = json!({"kind": "noop", "kind_version": 1, "spec_schema": any, "status_schema": any, "config_schema": any,
         "reactions": [{"name": "work", "trigger": "specChange", "emits": ["status", "conditions"]}]});
     http.put("/kinds/noop/manifest", &manifest)
 }
 
-fn worker(stack: &mut Stack, program: &Path, parallel: usize) -> Result<()> {
+pub(super) fn worker(stack: &mut Stack, program: &Path, parallel: usize) -> Result<()> {
     let env = BTreeMap::from([
         ("WORKER_MAX_PARALLEL".to_owned(), parallel.to_string()),
         ("LOG_LEVEL".to_owned(), "warn".to_owned()),
@@ -48,7 +48,7 @@ fn worker(stack: &mut Stack, program: &Path, parallel: usize) -> Result<()> {
     stack.worker(program, &tree::root(), &env)
 }
 
-fn per_second(count: usize, started: Instant, cpu: Duration) -> Sample {
+pub(super) fn per_second(count: usize, started: Instant, cpu: Duration) -> Sample {
     Sample {
         value: count as f64 / started.elapsed().as_secs_f64(),
         cpu: Some(cpu / u32::try_from(count).unwrap_or(u32::MAX)),
