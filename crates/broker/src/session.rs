@@ -41,9 +41,9 @@ const MAX_WAITING_BYTES: usize = 128 << 20;
 /// How long bytes of one unfinished message keep the claims named before it alive.
 const MAX_UNFINISHED: Duration = Duration::from_secs(600);
 
-/// 128 unguessable bits.
+/// 128 unguessable bits, from the thread's generator: a claim takes one for each free slot, too many to ask the system for each.
 pub(crate) fn random() -> u128 {
-    uuid::Uuid::new_v4().as_u128() ^ uuid::Uuid::new_v4().as_u128().rotate_left(64)
+    rand::random()
 }
 
 /// Why the loop ended.
