@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// Marks a file as ours: "conv".
@@ -123,6 +124,9 @@ pub(crate) fn writer(path: &Path, settings: &WriterSettings) -> Result<Connectio
     set(&conn, path, "journal_size_limit", &limit, &limit)?;
     set(&conn, path, "cache_size", "-65536", "-65536")?;
     set(&conn, path, "temp_store", "memory", "2")?;
+    // Without it a statement with `LIMIT ?` is planned again whenever another number is bound: for a claim that costs more than the claim.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map_err(opened)?;
     if let Some(bytes) = settings.max_bytes {
         let page: i64 = get(&conn, "page_size").map_err(opened)?;
         let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
