@@ -8,13 +8,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use converge_engine::model::{Config, DocSlot, Event, ManifestRow, Pair, Resource};
+use converge_engine::model::{Config, DocSlot, Edge, Event, ManifestRow, Pair, Resource};
 use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName, Uid};
 use converge_types::json::Doc;
 use hashlink::LruCache;
 
 /// Larger documents are read from the table each time.
 const DOC_BYTES: usize = 16 << 10;
+/// Rows with more edges than this are read from the table each time.
+pub(crate) const EDGES: usize = 16;
 /// What a row is taken to weigh besides its documents.
 const ROW_BYTES: usize = 2 << 10;
 const CONFIGS: usize = 1_024;
@@ -32,6 +34,11 @@ pub(crate) struct Cached {
     docs: [Known<Doc>; 5],
     pub(crate) last_event: Known<Event>,
     pub(crate) events: Option<u32>,
+    /// Edges from it and to it, as the tables hold them.
+    pub(crate) from: Option<Vec<Arc<Edge>>>,
+    pub(crate) to: Option<Vec<Arc<Edge>>>,
+    /// How many rows are held on it.
+    pub(crate) held: Option<u32>,
 }
 
 impl Cached {
@@ -89,6 +96,9 @@ impl Cache {
             docs: [const { None }; 5],
             last_event: None,
             events: None,
+            from: None,
+            to: None,
+            held: None,
         });
     }
 
@@ -100,6 +110,9 @@ impl Cache {
             docs: [const { Some(None) }; 5],
             last_event: Some(None),
             events: Some(0),
+            from: Some(Vec::new()),
+            to: Some(Vec::new()),
+            held: Some(0),
         });
     }
 
@@ -135,6 +148,31 @@ impl Cache {
         let name = (cached.row.kv.kind.clone(), cached.row.name.clone());
         if self.names.get(&name) == Some(&uid) {
             self.names.remove(&name);
+        }
+    }
+
+    // --- what hangs on a resource ---
+
+    /// The edges of these two have changed.
+    pub(crate) fn edge_changed(&mut self, from: Uid, to: Uid) {
+        if let Some(cached) = self.get(from) {
+            cached.from = None;
+        }
+        if let Some(cached) = self.get(to) {
+            cached.to = None;
+        }
+    }
+
+    /// A row that was held on `before` is held on `after`.
+    pub(crate) fn held_moved(&mut self, before: Option<Uid>, after: Option<Uid>) {
+        if before == after {
+            return;
+        }
+        if let Some(held) = before.and_then(|on| self.get(on)?.held.as_mut()) {
+            *held = held.saturating_sub(1);
+        }
+        if let Some(held) = after.and_then(|on| self.get(on)?.held.as_mut()) {
+            *held += 1;
         }
     }
 

@@ -1,12 +1,13 @@
 //! The writer's tables: answers what commands ask, and writes what they decided.
 //!
 //! Everything here runs inside the writer's transaction. Pair counters and phase counts change with nearly every command; they are
-//! summed up in memory and written once, by [`Tables::flush`], before COMMIT or a savepoint.
+//! summed up in memory and written once, by [`Tables::flush`], before COMMIT or a savepoint. So are rows that changed in nothing any
+//! statement searches by: what such a statement finds is right before they are written too, and their content comes from memory.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use converge_engine::model::{DocSlot, Due, Event, Resource};
+use converge_engine::model::{Class, DocSlot, Due, Edge, Event, Resource};
 use converge_engine::store::{Change, Need, Rows, Source, WriteSet};
 use converge_engine::view::Halt;
 use converge_types::ids::{KindVersion, Uid};
@@ -14,11 +15,14 @@ use converge_types::json::Doc;
 use converge_types::phase::Phase;
 use rusqlite::{Connection, Params, params};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, EDGES};
 use crate::fault::Fault;
 use crate::rows::manifest::Compiled;
 use crate::rows::{config, event, graph, manifest, resource};
 use crate::sql;
+
+/// Empty queues that are remembered.
+const EMPTY: usize = 65_536;
 
 pub(crate) struct Tables {
     pub(crate) conn: Connection,
@@ -28,6 +32,10 @@ pub(crate) struct Tables {
     pub(crate) revision: i64,
     flushed: i64,
     phases: BTreeMap<(KindVersion, Phase), i64>,
+    /// Queues that were found empty and that nothing has entered since: claims ask for every class of every pair they serve.
+    empty: HashSet<(KindVersion, Class)>,
+    /// Rows of which nothing changed that is searched by: a composite changes with everything below it, and is written once.
+    late: HashMap<Uid, (i64, Arc<Resource>)>,
 }
 
 impl Tables {
@@ -43,6 +51,8 @@ impl Tables {
             revision: 0,
             flushed: 0,
             phases: BTreeMap::new(),
+            empty: HashSet::new(),
+            late: HashMap::new(),
         };
         tables.reload()?;
         Ok(tables)
@@ -52,6 +62,8 @@ impl Tables {
     pub(crate) fn reload(&mut self) -> Result<(), Fault> {
         self.cache.clear();
         self.phases.clear();
+        self.empty.clear();
+        self.late.clear();
         self.revision = revision(&self.conn)?;
         self.flushed = self.revision;
         Ok(())
@@ -62,6 +74,9 @@ impl Tables {
         let pairs = self.cache.pairs_to_write();
         let phases = std::mem::take(&mut self.phases);
         let wrote = !pairs.is_empty() || !phases.is_empty() || self.revision != self.flushed;
+        for (id, row) in std::mem::take(&mut self.late).into_values() {
+            resource::update(&self.conn, id, &row, &row)?;
+        }
         for pair in &pairs {
             manifest::pair_put(&self.conn, pair)?;
         }
@@ -94,6 +109,10 @@ impl Tables {
     fn resource(&mut self, uid: Uid) -> Result<Option<Arc<Resource>>, Fault> {
         if let Some(cached) = self.cache.get(uid) {
             return Ok(Some(cached.row.clone()));
+        }
+        if let Some((id, row)) = self.late.get(&uid).cloned() {
+            self.cache.loaded(id, row.clone());
+            return Ok(Some(row));
         }
         let found = resource::by_uid(&self.conn, uid)?;
         Ok(found.map(|(id, row)| self.loaded(id, row)))
@@ -166,7 +185,12 @@ impl Tables {
                     return Ok(Rows::Resource(Some(row)));
                 }
                 let found = resource::by_name(&self.conn, kind, name)?;
-                Rows::Resource(found.map(|(id, row)| self.loaded(id, row)))
+                Rows::Resource(found.map(|(id, row)| {
+                    let late = self.late.get(&row.uid).map(|(_, row)| row.clone());
+                    let row = late.unwrap_or_else(|| Arc::new(row));
+                    self.cache.loaded(id, row.clone());
+                    row
+                }))
             }
             Need::Doc(uid, slot) => Rows::Doc(self.doc(*uid, *slot)?),
             Need::Children(owner) => {
@@ -180,12 +204,37 @@ impl Tables {
             }
             Need::EdgesFrom(uid) if self.is_top(*uid) => Rows::Edges(Vec::new()),
             Need::EdgesTo(uid) if self.is_top(*uid) => Rows::Edges(Vec::new()),
-            Need::EdgesFrom(uid) => Rows::Edges(graph::from(&self.conn, *uid)?),
-            Need::EdgesTo(uid) => Rows::Edges(graph::to(&self.conn, *uid)?),
+            Need::EdgesFrom(uid) => {
+                if let Some(known) = self.cache.get(*uid).and_then(|it| it.from.clone()) {
+                    return Ok(Rows::Edges(known));
+                }
+                let edges = graph::from(&self.conn, *uid)?;
+                if let Some(cached) = self.cache.get(*uid) {
+                    cached.from = few(&edges);
+                }
+                Rows::Edges(edges)
+            }
+            Need::EdgesTo(uid) => {
+                if let Some(known) = self.cache.get(*uid).and_then(|it| it.to.clone()) {
+                    return Ok(Rows::Edges(known));
+                }
+                let edges = graph::to(&self.conn, *uid)?;
+                if let Some(cached) = self.cache.get(*uid) {
+                    cached.to = few(&edges);
+                }
+                Rows::Edges(edges)
+            }
             Need::EdgesOf(owner) => Rows::Edges(graph::of(&self.conn, *owner)?),
             Need::HeldOn(uid) => {
+                if self.cache.get(*uid).is_some_and(|it| it.held == Some(0)) {
+                    return Ok(Rows::Uids(Vec::new()));
+                }
                 let sql = "SELECT uid FROM resource WHERE held_on = ?1 ORDER BY uid";
-                self.uids(sql, [uid.as_bytes()])?
+                let held = sql::all(&self.conn, sql, [uid.as_bytes()], |cols| cols.uid())?;
+                if let Some(cached) = self.cache.get(*uid) {
+                    cached.held = u32::try_from(held.len()).ok();
+                }
+                Rows::Uids(held)
             }
             Need::CurableBy(kind) => {
                 let sql = "SELECT uid FROM cure WHERE kind = ?1 ORDER BY uid";
@@ -222,10 +271,21 @@ impl Tables {
                 self.uids(sql, params)?
             }
             Need::Ready(kv, class, limit) => {
+                let queue = (kv.clone(), *class);
+                if self.empty.contains(&queue) {
+                    return Ok(Rows::Uids(Vec::new()));
+                }
                 let sql = "SELECT uid FROM resource WHERE ready_kind = ?1 AND ready_version = ?2 AND ready_class = ?3
                     ORDER BY ready_turn, ready_since_ms, uid LIMIT ?4";
                 let params = params![kv.kind.as_str(), kv.version, *class as u8, limit];
-                self.uids(sql, params)?
+                let ready = sql::all(&self.conn, sql, params, |cols| cols.uid())?;
+                if ready.is_empty() && *limit > 0 {
+                    if self.empty.len() >= EMPTY {
+                        self.empty.clear();
+                    }
+                    self.empty.insert(queue);
+                }
+                Rows::Uids(ready)
             }
             Need::RootTurn(kv, class, root) => {
                 let sql = "SELECT max(ready_turn) FROM resource WHERE ready_kind = ?1 AND ready_version = ?2
@@ -283,12 +343,18 @@ impl Tables {
                 (_, None) => {}
             }
         }
+        for change in &set.resources {
+            self.scheduled(change.before.as_deref(), change.after.as_deref());
+        }
         for (uid, slot, doc) in &set.docs {
             if !removed.contains(uid) {
                 self.doc_write(*uid, *slot, doc.as_ref())?;
             }
         }
         for edge in &set.edges {
+            if let Some(row) = edge.after.as_ref().or(edge.before.as_ref()) {
+                self.cache.edge_changed(row.from, row.to);
+            }
             match (&edge.before, &edge.after) {
                 (_, Some(after)) => graph::put(&self.conn, after)?,
                 (Some(before), None) => graph::delete(&self.conn, before.from, before.to)?,
@@ -357,6 +423,7 @@ impl Tables {
                 continue;
             };
             removed.insert(row.uid);
+            self.late.remove(&row.uid);
             self.count(row, -1);
             self.searchable(row.uid, Some(row), None)?;
             if let Some(id) = self.id(row.uid)? {
@@ -380,7 +447,13 @@ impl Tables {
 
     fn resource_update(&mut self, before: &Resource, row: &Arc<Resource>) -> Result<(), Fault> {
         let id = self.id(row.uid)?.ok_or_else(|| no_row(row.uid))?;
-        resource::update(&self.conn, id, before, row)?;
+        if resource::is_searched_alike(before, row) {
+            self.late.insert(row.uid, (id, row.clone()));
+        } else {
+            // Writes the rest as well, whatever was late of it.
+            self.late.remove(&row.uid);
+            resource::update(&self.conn, id, before, row)?;
+        }
         self.searchable(row.uid, Some(before), Some(row))?;
         if before.kv != row.kv || before.derived.phase != row.derived.phase {
             self.count(before, -1);
@@ -396,6 +469,20 @@ impl Tables {
     fn count(&mut self, row: &Resource, by: i64) {
         let key = (row.kv.clone(), row.derived.phase);
         *self.phases.entry(key).or_default() += by;
+    }
+
+    /// Keeps what is remembered of the queues and of who is held on whom. Once every row of a command is in: one may be held on another
+    /// that is as new as itself.
+    fn scheduled(&mut self, before: Option<&Resource>, after: Option<&Resource>) {
+        self.cache.held_moved(
+            before.and_then(resource::held_on),
+            after.and_then(resource::held_on),
+        );
+        if let Some(row) = after
+            && let Due::Ready { class, .. } = row.due
+        {
+            self.empty.remove(&(row.due_kv(), class));
+        }
     }
 
     /// Keeps the side tables of labels and cures.
@@ -478,6 +565,11 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+/// Edges as they are remembered: only of rows with few.
+fn few(edges: &[Arc<Edge>]) -> Option<Vec<Arc<Edge>>> {
+    (edges.len() <= EDGES).then(|| edges.to_vec())
 }
 
 impl Source for Tables {

@@ -162,7 +162,8 @@ fn body(row: &Resource) -> Result<String, Fault> {
     })
 }
 
-fn held_on(row: &Resource) -> Option<Uid> {
+/// What the row is held on, as its column says.
+pub(crate) fn held_on(row: &Resource) -> Option<Uid> {
     match &row.due {
         Due::Held(hold) => hold.on(),
         Due::Idle | Due::Ready { .. } => None,
@@ -283,6 +284,11 @@ pub(crate) fn update(
         sql
     });
     execute(conn, sql, Some(id), row)
+}
+
+/// Whether a statement that searches rows finds both alike: no column outside the last group differs.
+pub(crate) fn is_searched_alike(before: &Resource, row: &Resource) -> bool {
+    changed(before, row) == 0
 }
 
 /// The groups whose columns differ, as bits.
