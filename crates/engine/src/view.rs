@@ -325,18 +325,22 @@ impl<'s> View<'s> {
         Ok(())
     }
 
-    /// Changes a resource in place; does nothing when it does not exist. Returns whether anything differs.
-    pub fn update(&mut self, uid: Uid, change: impl FnOnce(&mut Resource)) -> Decision<bool> {
-        let Some(row) = self.resource(uid)? else {
-            return Ok(false);
+    /// Changes a resource in place; does nothing when it does not exist. Rows that end as they began are no change, see [`View::finish`].
+    pub fn update(&mut self, uid: Uid, change: impl FnOnce(&mut Resource)) -> Decision<()> {
+        self.resource(uid)?;
+        let Some(slot) = self.resources.get_mut(&uid) else {
+            return Ok(());
         };
-        let mut next = (*row).clone();
-        change(&mut next);
-        if next == *row {
-            return Ok(false);
-        }
-        if row.due != next.due {
-            for due in [&row.due, &next.due] {
+        let Some(row) = &mut slot.now else {
+            return Ok(());
+        };
+        let (due, kv) = (row.due.clone(), row.kv.clone());
+        // Copies the row only while somebody holds the state it had.
+        change(Arc::make_mut(row));
+        slot.dirty = true;
+        let flipped = (row.kv != kv).then(|| row.kv.clone());
+        if row.due != due {
+            for due in [&due, &row.due] {
                 if let Due::Held(hold) = due
                     && let Some(on) = hold.on()
                 {
@@ -344,17 +348,13 @@ impl<'s> View<'s> {
                 }
             }
         }
-        if row.kv != next.kv {
-            self.pair_update(&row.kv.clone(), |pair| {
+        if let Some(next) = flipped {
+            self.pair_update(&kv, |pair| {
                 pair.resources = pair.resources.saturating_sub(1)
             })?;
-            self.pair_update(&next.kv.clone(), |pair| pair.resources += 1)?;
+            self.pair_update(&next, |pair| pair.resources += 1)?;
         }
-        if let Some(slot) = self.resources.get_mut(&uid) {
-            slot.now = Some(Arc::new(next));
-            slot.dirty = true;
-        }
-        Ok(true)
+        Ok(())
     }
 
     /// Uids of the rows `owner` owns, in (position, uid) order.

@@ -228,7 +228,8 @@ fn update(
         view.doc_put(uid, DocSlot::Authored, Some(child.authored.clone()));
     }
     let bumps = row.kv != child.kv || row.config_ref != child.config_ref;
-    let changed = view.update(uid, |row| {
+    let before = view.resource(uid)?;
+    view.update(uid, |row| {
         row.position = position;
         if bumps {
             row.kv = child.kv.clone();
@@ -241,7 +242,7 @@ fn update(
             row.updated_ms = now;
         }
     })?;
-    if changed {
+    if view.resource(uid)? != before {
         view.touch(uid);
     }
     Ok(())

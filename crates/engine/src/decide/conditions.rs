@@ -91,6 +91,17 @@ pub fn set_own(
         return at.map(|at| row.conditions.remove(at)).is_some();
     };
     let generation = row.generation;
+    if let Some(at) = at {
+        let known = &row.conditions[at].condition;
+        // Nearly every look at a row finds this one as it was.
+        if known.status == status
+            && known.reason == reason
+            && known.message == message
+            && known.observed_generation == generation
+        {
+            return false;
+        }
+    }
     let fresh = |last_transition_ms| OwnedCondition {
         reaction: String::new(),
         condition: Condition {
