@@ -55,6 +55,15 @@ impl Table {
         }
     }
 
+    /// Makes columns at least this wide: for a table that goes on, so that what comes later stays below its header.
+    pub(crate) fn reserve(mut self, least: &[(&str, usize)]) -> Self {
+        for (header, width) in self.headers.iter().zip(&mut self.widths) {
+            let wanted = least.iter().find(|(name, _)| name == header);
+            *width = wanted.map_or(*width, |(_, least)| (*width).max(*least));
+        }
+        self
+    }
+
     /// Adds a row; it has as many cells as there are headers.
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.headers.len(), "a row fits its headers");
@@ -142,5 +151,20 @@ impl Table {
         }
         text.push_str(&line);
         text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_later_stays_below_its_header() {
+        let mut table = Table::new(&["NAME", "PHASE"]).reserve(&[("NAME", 8)]);
+        table.row(vec!["a/b".into(), "Ready".into()]);
+        assert_eq!(table.render(""), "NAME       PHASE\na/b        Ready\n");
+        table.clear_rows();
+        table.row(vec!["a/longer".into(), "Failed".into()]);
+        assert_eq!(table.render_rows(), "a/longer   Failed\n");
     }
 }

@@ -120,7 +120,7 @@ async fn follow(
     format: Format,
 ) -> Result {
     let mut counts: HashMap<u64, u64> = HashMap::new();
-    let mut table = table();
+    let mut table = table().reserve(&[("AGE", 4), ("TYPE", 17), ("REACTION", 8), ("WHO", 15)]);
     let mut begun = false;
     let mut unreachable = 0;
     loop {

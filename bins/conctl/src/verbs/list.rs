@@ -248,7 +248,13 @@ struct Shown {
 
 async fn watch(cx: &mut Context, client: &Client, query: ResourceQuery, format: Format) -> Result {
     let mut shown: HashMap<String, Shown> = HashMap::new();
-    let mut table = resource_table(format == Format::Wide);
+    // Longer names than the first may come.
+    let mut table = resource_table(format == Format::Wide).reserve(&[
+        ("NAME", 32),
+        ("PHASE", 11),
+        ("GEN", 3),
+        ("AGE", 4),
+    ]);
     let mut revision = None;
     let mut unreachable = 0;
     loop {
