@@ -106,7 +106,14 @@ struct Served {
 struct Held {
     claim: ClaimRef,
     /// `None` for one that only the worker names.
-    task: Option<(KindVersion, bool)>,
+    task: Option<Sent>,
+}
+
+/// A task that was sent on this stream.
+struct Sent {
+    kv: KindVersion,
+    suspect: bool,
+    composes: bool,
 }
 
 type Round<'s> = Pin<Box<dyn Future<Output = Vec<Result<Reply, TransactError>>> + Send + 's>>;
@@ -230,9 +237,11 @@ impl<'s> Session<'s> {
             tokio::select! {
                 biased;
                 () = shared.shutdown.cancelled() => {
-                    return End::Refused(Status::unavailable("the broker is shutting down"));
+                    // A claim that is under way is made whoever waits for it: its task goes out or is given back.
+                    let status = self.drain(round).await.err();
+                    return End::Refused(status.unwrap_or_else(|| Status::unavailable("the broker is shutting down")));
                 }
-                () = &mut closed => return End::Broken,
+                () = &mut closed => return self.broken(round).await,
                 replies = async { match round.as_mut() { Some(round) => round.await, None => std::future::pending().await } } => {
                     round = None;
                     if let Err(status) = self.settle(replies).await {
@@ -456,13 +465,15 @@ impl<'s> Session<'s> {
         self.order.rotate_left(1);
         let mut busy = Vec::new();
         let mut suspects = Vec::new();
-        for (kv, suspect) in self.held.values().filter_map(|held| held.task.as_ref()) {
-            if !busy.contains(kv) {
-                busy.push(kv.clone());
+        let mut composes = false;
+        for sent in self.held.values().filter_map(|held| held.task.as_ref()) {
+            if !busy.contains(&sent.kv) {
+                busy.push(sent.kv.clone());
             }
-            if *suspect {
-                suspects.push(kv.clone());
+            if sent.suspect {
+                suspects.push(sent.kv.clone());
             }
+            composes |= sent.composes;
         }
         let limit = free.min(MAX_BATCH as u32);
         let mixed = self.order.len() > 1 && self.credit > 1;
@@ -471,7 +482,8 @@ impl<'s> Session<'s> {
             broker: self.shared.options.name.clone(),
             pairs,
             limit,
-            reserved_for_composers: u32::from(mixed),
+            // One that composes now has the slot that is kept.
+            reserved_for_composers: u32::from(mixed && !composes),
             suspects_on_stream: suspects,
             busy_on_stream: busy,
             seed: (0..limit).map(|_| random()).collect(),
@@ -482,6 +494,8 @@ impl<'s> Session<'s> {
     async fn settle(&mut self, replies: Vec<Result<Reply, TransactError>>) -> Result<(), Status> {
         let under_way = std::mem::take(&mut self.under_way);
         let mut results = under_way.iter();
+        // The stream ends after the first failure, and only when every claim of the round is known: `finish` gives them back.
+        let mut failed = None;
         for reply in replies {
             match reply {
                 Ok(Reply::Landed(landed)) => {
@@ -492,13 +506,20 @@ impl<'s> Session<'s> {
                         }
                     }
                 }
-                Ok(Reply::Claimed { tasks }) => self.send(tasks).await?,
+                Ok(Reply::Claimed { tasks }) => {
+                    if let Err(status) = self.send(tasks).await {
+                        failed.get_or_insert(status);
+                    }
+                }
                 Ok(other) => tracing::error!(?other, "a reply to no command of a session"),
                 Err(error) => {
                     tracing::error!(worker = %self.identity, %error, "a result could not be committed: ending the stream");
-                    return Err(Status::unavailable(error.to_string()));
+                    failed.get_or_insert_with(|| Status::unavailable(error.to_string()));
                 }
             }
+        }
+        if let Some(status) = failed {
+            return Err(status);
         }
         let inflight = self.inflight();
         self.entry.update(|member| member.inflight = inflight);
@@ -515,17 +536,23 @@ impl<'s> Session<'s> {
         });
         self.shared.leases.begin(claims);
         let mut items = Vec::with_capacity(tasks.len());
+        let mut failed = None;
         for task in tasks {
             let claim = ClaimRef {
                 token: task.token,
                 epoch: task.claim.epoch,
             };
             let kv = task.claim.kv.clone();
+            let sent = Sent {
+                kv: kv.clone(),
+                suspect: task.suspect,
+                composes: matches!(task.claim.stage, Stage::Compose | Stage::Rollup),
+            };
             self.held.insert(
                 task.token,
                 Held {
                     claim,
-                    task: Some((kv.clone(), task.suspect)),
+                    task: Some(sent),
                 },
             );
             let is_behind = self
@@ -542,14 +569,14 @@ impl<'s> Session<'s> {
                 // Tasks before it keep their place; the config goes between.
                 self.outbox.push(std::mem::take(&mut items));
                 if let Err(status) = self.push_config(&kv).await {
-                    self.outbox.push([message]);
-                    return Err(status);
+                    failed.get_or_insert(status);
                 }
             }
             items.push(message);
         }
         self.outbox.push(items);
-        Ok(())
+        // Sent or not, every task is where `finish` finds it.
+        failed.map_or(Ok(()), Err)
     }
 
     async fn push_configs(&mut self) -> Result<(), Status> {

@@ -539,6 +539,12 @@ impl Sim {
                 match next {
                     Some(at) if at > now => self.clock.step(at - now),
                     Some(_) => {}
+                    // A look at what was queued out of date may have queued others; were one never claimed, this would not end.
+                    None if self
+                        .store
+                        .rows()
+                        .iter()
+                        .any(|row| matches!(row.due, Due::Ready { .. })) => {}
                     None => {
                         if self.retry_failed()? {
                             continue;
@@ -621,9 +627,22 @@ impl Sim {
             }
             let blocked = row.derived.settled && matches!(row.due, Due::Held(_));
             if row.derived.phase != Phase::Ready && !refused && !below_refused && !blocked {
+                let below: Vec<_> = rows
+                    .iter()
+                    .filter(|other| other.root == row.root && other.derived.phase != Phase::Ready)
+                    .map(|other| {
+                        format!(
+                            "\n{}/{} {:?} {:?} {:?}",
+                            other.kv.kind, other.name, other.derived, other.due, other.failure
+                        )
+                    })
+                    .collect();
                 return Err(format!(
-                    "{key} is {:?}: {:?} {:?}; held on {on:?}",
-                    row.derived, row.due, row.failure
+                    "{key} is {:?}: {:?} {:?}; held on {on:?}{}",
+                    row.derived,
+                    row.due,
+                    row.failure,
+                    below.concat()
                 ));
             }
         }

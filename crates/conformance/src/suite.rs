@@ -3,10 +3,14 @@
 pub mod configs;
 pub mod dispatch;
 pub mod failures;
+pub mod flows;
 pub mod graphs;
 pub mod manifests;
+pub mod observed;
+pub mod owed;
 pub mod passes;
 pub mod resources;
+pub mod settling;
 pub mod teardown;
 
 /// Runs every scenario of the suite on the store `$open` gives: an expression of a function `fn(ManualClock) -> (Arc<dyn Store>, G)`,
@@ -20,6 +24,14 @@ macro_rules! suite {
             an_illegal_manifest_lists_everything, a_manifest_edit_ends_a_terminal_pin);
         $crate::suite!(@ $open; passes: a_result_lands_once, half_a_claim_is_fenced, what_moved_while_it_ran_stays_due, status_outside_the_mask_is_dropped,
             bad_status_is_a_terminal_failure, a_second_look_doubles_until_true, a_resync_that_fails_pins_nothing, unknown_is_reconciling_and_false_is_degraded);
+        $crate::suite!(@ $open; observed: a_policy_edit_begins_and_ends_resyncs, a_resync_composes_and_works, a_resync_under_way_changes_no_phase,
+            a_look_that_loses_workers_backs_off, a_pass_asked_for_while_one_runs_is_run, a_pass_asked_for_stays_urgent_behind_a_retry,
+            a_dropped_part_is_told_by_a_condition, conditions_go_with_the_version_that_reported_them, labels_make_the_compose_stage_due);
+        $crate::suite!(@ $open; flows: what_does_not_fit_is_never_dispatched, a_composite_is_a_source, a_change_and_a_flow_at_once_bump_once,
+            a_composer_flips_a_child);
+        $crate::suite!(@ $open; settling: a_failed_rollup_runs_again_when_something_below_changes, a_config_name_that_is_freed_cures_a_refusal,
+            a_failed_composite_settles_with_what_is_below, what_is_said_above_follows_a_lost_lease);
+        $crate::suite!(@ $open; owed: a_flip_keeps_the_teardown_it_owes, a_missing_config_holds_a_teardown);
         $crate::suite!(@ $open; failures: transient_failures_back_off_and_give_up_at_the_limit, a_terminal_failure_is_pinned_to_its_inputs,
             interrupted_is_no_attempt, the_third_lost_lease_counts, a_suspect_runs_alone, reconcile_ends_pin_and_backoff, quarantine_stops_claims, waking_says_when_the_next_timer_is);
         $crate::suite!(@ $open; dispatch: caps_hold_across_workers, higher_classes_go_first_and_none_starves, roots_take_turns,

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use converge_engine::command::EdgeSpec;
 use converge_engine::command::{
     Applied, ClaimTasks, Command, Complete, ComposeOutcome, ConfigApply, Landed, LeaseLost,
-    ManifestApply, Outcome, Precondition, RawChild, Reply, ResourceApply, ResourceDelete,
-    SweepBatch, Task, TaskFailure, Wake,
+    ManifestApply, Outcome, PolicySet, Precondition, RawChild, Reply, ResourceApply,
+    ResourceDelete, ResourceReconcile, SweepBatch, Task, TaskFailure, Wake,
 };
 use converge_engine::model::{ClaimRef, Event};
 use converge_engine::store::{ResourceView, Store, TransactError};
@@ -317,6 +317,55 @@ impl World {
             Reply::Claimed { tasks } => tasks,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Claims up to `limit` tasks of exact pairs.
+    pub async fn claim_pairs(&self, pairs: &[(&str, i32)], limit: u32) -> Vec<Task> {
+        let base = self
+            .secret
+            .fetch_add(u64::from(limit), std::sync::atomic::Ordering::Relaxed);
+        let command = ClaimTasks {
+            worker: "w".to_owned(),
+            broker: "broker".to_owned(),
+            pairs: pairs
+                .iter()
+                .map(|(kind, version)| KindVersion::parse(kind, *version).expect("a pair"))
+                .collect(),
+            limit,
+            reserved_for_composers: 0,
+            suspects_on_stream: Vec::new(),
+            busy_on_stream: Vec::new(),
+            seed: (0..u128::from(limit))
+                .map(|at| u128::from(base) + at)
+                .collect(),
+        };
+        match self.must(Command::Claim(command)).await {
+            Reply::Claimed { tasks } => tasks,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks for one full pass.
+    pub async fn reconcile(&self, key: &str) {
+        let (kind, name) = split(key);
+        self.must(Command::ResourceReconcile(ResourceReconcile {
+            kind,
+            name,
+            recursive: false,
+            who: None,
+        }))
+        .await;
+    }
+
+    /// Edits the live policy of version 1 of a kind.
+    pub async fn policy(&self, kind: &str, edit: &str) {
+        self.must(Command::PolicySet(PolicySet {
+            kv: KindVersion::parse(kind, 1).expect("a pair"),
+            doc: doc(edit),
+            precondition: Precondition::None,
+            who: None,
+        }))
+        .await;
     }
 
     /// Claims exactly one task.

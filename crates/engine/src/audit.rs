@@ -56,7 +56,10 @@ fn is_overtaken(change: &Change<Resource>, went_back: bool) -> bool {
     );
     let queued_early = matches!(before.due, Due::Ready { .. }) && after.wake_ms.is_some();
     queued_early
-        || (went_back && (before.wake_ms.is_some() || after.wake_ms.is_some()))
+        || (went_back
+            && (before.wake_ms.is_some()
+                || after.wake_ms.is_some()
+                || before.orphan != after.orphan))
         || (may_lag && turned_bad)
 }
 

@@ -63,7 +63,7 @@ pub enum Need {
     Bundle(ConfigName),
     /// [`Rows::Uids`]: resources with this `config_ref`, by uid, after the given one, at most `limit`.
     ConfigUsers(ConfigName, Option<Uid>, u32),
-    /// [`Rows::Uids`]: resources of the pair, by uid, after the given one, at most `limit`.
+    /// [`Rows::Uids`]: resources of the pair, and deleting ones whose teardown runs at it, by uid, after the given one, at most `limit`.
     PairResources(KindVersion, Option<Uid>, u32),
     /// [`Rows::Uids`]: `Due::Ready` rows of ([`Resource::due_kv`], class), by (turn, since, uid), at most `limit`.
     Ready(KindVersion, Class, u32),

@@ -335,8 +335,14 @@ impl<'s> View<'s> {
             return Ok(());
         };
         let (due, kv) = (row.due.clone(), row.kv.clone());
+        let failure = row.failure.clone();
         // Copies the row only while somebody holds the state it had.
-        change(Arc::make_mut(row));
+        let row = Arc::make_mut(row);
+        change(row);
+        if row.failure != failure {
+            // What is said of it above follows.
+            row.own_version += 1;
+        }
         slot.dirty = true;
         let flipped = (row.kv != kv).then(|| row.kv.clone());
         if row.due != due {

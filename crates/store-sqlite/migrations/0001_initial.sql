@@ -3,6 +3,8 @@
 CREATE TABLE meta (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
     revision INTEGER NOT NULL,
+    -- When the last commit was, so that a clock that was set back is noticed at the next start.
+    seen_ms  INTEGER NOT NULL DEFAULT 0,
     -- Filled and emptied again to find out whether the disk takes writes.
     probe    BLOB
 ) STRICT;

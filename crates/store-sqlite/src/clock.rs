@@ -1,8 +1,7 @@
 //! The store's clock: milliseconds since the epoch that never go back while the store is open.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use converge_engine::model::Millis;
 
@@ -26,39 +25,62 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still where its source goes back.
+/// A clock that goes on at the pace of the monotonic clock where its source goes back, until the source has caught up: what is due
+/// in a second is due in a second, whatever was done to the machine's clock.
 pub(crate) struct Monotonic {
     source: Arc<dyn Clock>,
-    latest: AtomicI64,
+    anchor: Mutex<Option<(Millis, Instant)>>,
 }
 
 impl Monotonic {
     pub(crate) fn new(source: Arc<dyn Clock>) -> Self {
         Self {
             source,
-            latest: AtomicI64::new(i64::MIN),
+            anchor: Mutex::default(),
         }
     }
 
     pub(crate) fn now_ms(&self) -> Millis {
+        let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.source.now_ms();
-        self.latest.fetch_max(now, Ordering::Relaxed).max(now)
+        match *anchor {
+            Some((latest, at)) if now < latest => {
+                let since = Millis::try_from(at.elapsed().as_millis()).unwrap_or(0);
+                latest.saturating_add(since)
+            }
+            _ => {
+                *anchor = Some((now, Instant::now()));
+                now
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use super::*;
 
     #[test]
-    fn time_stands_still_where_the_machines_clock_goes_back() {
+    fn time_goes_on_where_the_machines_clock_goes_back() {
         struct Backwards(AtomicI64);
         impl Clock for Backwards {
             fn now_ms(&self) -> Millis {
                 self.0.fetch_sub(10, Ordering::Relaxed)
             }
         }
+        let started = Instant::now();
         let clock = Monotonic::new(Arc::new(Backwards(AtomicI64::new(1_000))));
-        assert_eq!([clock.now_ms(), clock.now_ms(), clock.now_ms()], [1_000; 3]);
+        let first = clock.now_ms();
+        let mut latest = first;
+        while latest < first + 20 {
+            let now = clock.now_ms();
+            assert!(now >= latest, "{now} after {latest}");
+            latest = now;
+            assert!(started.elapsed().as_secs() < 60, "time stands still");
+            std::thread::yield_now();
+        }
+        assert!(started.elapsed().as_millis() >= 19);
     }
 }

@@ -154,6 +154,15 @@ impl SqliteStore {
             })?;
         let readers = Arc::new(Readers::open(path.to_owned(), options.readers)?);
         let clock = Arc::new(Monotonic::new(options.clock));
+        let unusable = |fault: fault::Fault| OpenError::Unusable {
+            path: path.to_owned(),
+            source: fault.on_write(),
+        };
+        if tables.notice_clock(clock.now_ms()).map_err(unusable)? {
+            tracing::warn!(
+                "the clock shows less than at the last write: every timer is looked at again"
+            );
+        }
         let hub = Arc::new(Hub::default());
         let health = Arc::new(Health::default());
         let mut wal = path.as_os_str().to_owned();

@@ -70,7 +70,7 @@ impl Tables {
     }
 
     /// Writes what is summed up in memory; whether there was anything.
-    pub(crate) fn flush(&mut self) -> Result<bool, Fault> {
+    pub(crate) fn flush(&mut self, now: i64) -> Result<bool, Fault> {
         let pairs = self.cache.pairs_to_write();
         let phases = std::mem::take(&mut self.phases);
         let wrote = !pairs.is_empty() || !phases.is_empty() || self.revision != self.flushed;
@@ -87,11 +87,25 @@ impl Tables {
             sql::run(&self.conn, sql, params)?;
         }
         if self.revision != self.flushed {
-            let sql = "UPDATE meta SET revision = ?1";
-            sql::run(&self.conn, sql, [self.revision])?;
+            let sql = "UPDATE meta SET revision = ?1, seen_ms = ?2";
+            sql::run(&self.conn, sql, [self.revision, now])?;
             self.flushed = self.revision;
         }
         Ok(wrote)
+    }
+
+    /// After the clock was set back while nobody ran: everything that waits for a time is to be looked at again, because no time may be
+    /// waited for longer than it could have been set to now. Returns whether that was so.
+    pub(crate) fn notice_clock(&self, now: i64) -> Result<bool, Fault> {
+        let sql = "SELECT seen_ms FROM meta WHERE one = 1";
+        let seen: Option<i64> = sql::one(&self.conn, sql, [], |cols| cols.get())?;
+        if seen.is_none_or(|seen| seen <= now) {
+            return Ok(false);
+        }
+        let sql = "INSERT OR IGNORE INTO sweep (kind, version, config_ref, after)
+            SELECT kind, version, '', x'' FROM manifest";
+        sql::run(&self.conn, sql, [])?;
+        Ok(true)
     }
 
     fn uids(&self, sql: &str, params: impl Params) -> Result<Rows, Fault> {
@@ -266,7 +280,10 @@ impl Tables {
                 self.uids(sql, params![name.as_str(), from(after), limit])?
             }
             Need::PairResources(kv, after, limit) => {
-                let sql = "SELECT uid FROM resource WHERE kind = ?1 AND version = ?2 AND uid > ?3 ORDER BY uid LIMIT ?4";
+                // Two searches, each of them by its index: an OR would sort all rows of the pair for each page.
+                let sql = "SELECT uid FROM (SELECT uid FROM resource WHERE kind = ?1 AND version = ?2 AND uid > ?3 ORDER BY uid LIMIT ?4)
+                    UNION SELECT uid FROM resource WHERE phase = 'Deleting' AND kind = ?1 AND finalizer_version = ?2 AND uid > ?3
+                    ORDER BY uid LIMIT ?4";
                 let params = params![kv.kind.as_str(), kv.version, from(after), limit];
                 self.uids(sql, params)?
             }

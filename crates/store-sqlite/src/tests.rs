@@ -527,14 +527,77 @@ async fn a_large_wal_is_cut() {
     assert!(size <= limit, "{size}");
 }
 
+struct Hand(AtomicI64);
+
+impl Clock for Hand {
+    fn now_ms(&self) -> Millis {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Backs off at one time, opens again at another; whether the task may be claimed once the sweeps are through and `after_ms` are over.
+async fn claimable_after_a_restart(at_ms: Millis, after_ms: Millis) -> bool {
+    let hand = Arc::new(Hand(AtomicI64::new(10_000_000)));
+    let options = || Options {
+        clock: hand.clone(),
+        ..Options::default()
+    };
+    let world = World::with_leaf(options()).await;
+    world.one(apply("a", "{}")).await.unwrap();
+    let Reply::Claimed { tasks } = world.one(claim(1)).await.unwrap() else {
+        panic!()
+    };
+    let failed = Complete {
+        claim: ClaimRef {
+            token: tasks[0].token,
+            epoch: tasks[0].claim.epoch,
+        },
+        stage: tasks[0].claim.stage,
+        outcome: Outcome {
+            status: None,
+            conditions: Vec::new(),
+            compose: None,
+            output: None,
+            failure: Some(converge_engine::command::TaskFailure {
+                message: "not now".to_owned(),
+                terminal: false,
+            }),
+        },
+        seed: 1,
+    };
+    world.one(Command::Complete(failed)).await.unwrap();
+    world.store.close().await;
+    let World { dir, store } = world;
+    drop(store);
+    hand.0.store(at_ms, Ordering::Relaxed);
+    let store = SqliteStore::open(dir.path().join("store.db"), options()).unwrap();
+    let world = World { dir, store };
+    let sweep = converge_engine::command::SweepBatch { limit: 10 };
+    while let Ok(Reply::Swept { more: true, .. }) =
+        world.one(Command::ConfigSweep(sweep.clone())).await
+    {}
+    hand.0.fetch_add(after_ms, Ordering::Relaxed);
+    let wake = converge_engine::command::Wake { limit: 10 };
+    world.one(Command::Wake(wake)).await.unwrap();
+    let Reply::Claimed { tasks } = world.one(claim(1)).await.unwrap() else {
+        panic!()
+    };
+    !tasks.is_empty()
+}
+
+#[tokio::test]
+async fn a_clock_set_back_across_a_restart_puts_nothing_off() {
+    assert!(
+        !claimable_after_a_restart(10_000_100, 0).await,
+        "it backs off"
+    );
+    assert!(claimable_after_a_restart(10_000_100, 1_000).await);
+    // An hour back: the second of backoff is not an hour now.
+    assert!(claimable_after_a_restart(6_400_000, 1_000).await);
+}
+
 #[tokio::test]
 async fn the_clock_is_the_one_given() {
-    struct Hand(AtomicI64);
-    impl Clock for Hand {
-        fn now_ms(&self) -> Millis {
-            self.0.load(Ordering::Relaxed)
-        }
-    }
     let hand = Arc::new(Hand(AtomicI64::new(5_000)));
     let world = World::with_leaf(Options {
         clock: hand.clone(),

@@ -218,7 +218,7 @@ impl Writer {
             }
             done.answers.push(answers);
         }
-        done.wrote |= self.tables.flush()?;
+        done.wrote |= self.tables.flush(now)?;
         sql::run(&self.tables.conn, "COMMIT", [])?;
         Ok(done)
     }
@@ -265,7 +265,7 @@ impl Writer {
             wrote: false,
         };
         let written = self.one(command, now, &mut its).and_then(|answer| {
-            self.tables.flush()?;
+            self.tables.flush(now)?;
             Ok(answer)
         });
         let answer = match written {

@@ -119,7 +119,9 @@ impl Source for Tables {
             Need::ConfigUsers(name, after, limit) => {
                 self.page(*after, *limit, |row| row.config_ref.as_ref() == Some(name))
             }
-            Need::PairResources(kv, after, limit) => self.page(*after, *limit, |row| row.kv == *kv),
+            Need::PairResources(kv, after, limit) => self.page(*after, *limit, |row| {
+                row.kv == *kv || (row.is_deleting() && row.due_kv() == *kv)
+            }),
             Need::Ready(kv, class, limit) => {
                 let from = (kv.clone(), *class as u8, i64::MIN, Millis::MIN, MIN);
                 let to = (kv.clone(), *class as u8, i64::MAX, Millis::MAX, MAX);

@@ -92,6 +92,10 @@ pub(super) fn apply(
         });
     }
     view.update(row.uid, |row| {
+        if row.kv != state.kv {
+            // Its place was one in the queue of the other pair.
+            row.due = Due::Idle;
+        }
         row.kv = state.kv;
         row.labels = state.labels;
         row.config_ref = state.config_ref;
@@ -208,6 +212,7 @@ pub(crate) fn new_resource(uid: Uid, kv: KindVersion, name: ResourceName, now: i
         not_before_ms: None,
         look: None,
         resync_ms: None,
+        recomposed: false,
         rollup_ms: None,
         flows_pending: 0,
         flows_gone: 0,

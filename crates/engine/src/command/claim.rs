@@ -15,6 +15,7 @@ use converge_types::phase::Stage;
 use super::{ClaimTasks, Reply, Task, TaskInput, TaskResource};
 use crate::decide::compose;
 use crate::decide::derive::{Next, Run, derive};
+use crate::decide::flows;
 use crate::decide::plan::Plan;
 use crate::model::{Claim, Class, DocSlot, Finalizer, LeaseToken, ManifestRow, Resource};
 use crate::view::{Decision, View};
@@ -140,6 +141,13 @@ fn take(
                 }
                 if let Some(waiting) = &mut queue.waiting[class as usize] {
                     waiting.remove(at);
+                }
+                if matches!(run.stage, Stage::Compose | Stage::Work)
+                    && let Some(row) = view.resource(uid)?
+                    && !flows::still_fits(view, &row)?
+                {
+                    view.touch(uid);
+                    continue;
                 }
                 for (index, since) in queue.since.iter_mut().enumerate() {
                     *since = if index == class as usize {

@@ -4,6 +4,8 @@
 //! so what moved meanwhile stays due. A failure lands the status and conditions it carries, never moves a mark, and sets attempts, backoff
 //! or a pin only while its inputs are current. A compose result lands whole and only while its inputs are current.
 
+use std::sync::Arc;
+
 use converge_types::ids::Kind;
 use converge_types::json::Doc;
 use converge_types::limits;
@@ -14,10 +16,12 @@ use converge_types::phase::{
 
 use super::{Complete, Landed, Outcome, Reply, TaskFailure};
 use crate::decide::conditions::{Health, health};
+use crate::decide::derive::next_look;
 use crate::decide::failure::{self, Failed};
 use crate::decide::inputs::{EffectiveConfig, effective_config, inputs};
+use crate::decide::plan::Plan;
 use crate::decide::{compose, conditions};
-use crate::model::{Claim, DocSlot, EventKind, Look, Millis, Resource};
+use crate::model::{Claim, DocSlot, EventKind, ManifestRow, Millis, Resource};
 use crate::view::{Decision, View};
 
 /// A message that begins with this is not the handler's own outcome: the task is given back and nothing is counted.
@@ -45,6 +49,7 @@ pub(super) fn decide(command: &Complete, view: &mut View<'_>) -> Decision<Reply>
             Millis::from(row.policy.resync_interval_secs).saturating_mul(1_000)
         }),
         is_current: is_current(view, &row, &claim)?,
+        manifest,
         claim,
         seed: command.seed,
     };
@@ -65,6 +70,7 @@ pub(super) fn decide(command: &Complete, view: &mut View<'_>) -> Decision<Reply>
 
 struct Landing {
     claim: Claim,
+    manifest: Option<Arc<ManifestRow>>,
     mask: EmitMask,
     max_attempts: u32,
     resync_ms: Millis,
@@ -108,7 +114,6 @@ pub(super) fn is_current(view: &mut View<'_>, row: &Resource, claim: &Claim) -> 
         return Ok(false);
     };
     let mut now = inputs(row, claim.stage, config);
-    now.below = claim.inputs.below;
     if claim.stage == Stage::Delete {
         now.kind_version = claim.inputs.kind_version;
     }
@@ -202,6 +207,9 @@ fn land_report(
             dropped.push("status");
         }
     }
+    if outcome.compose.is_some() && !landing.mask.allows(Emit::Children) {
+        dropped.push("children");
+    }
     let is_compose_with_work = matches!(
         claim.stage,
         Stage::Work | Stage::Compose | Stage::Rollup | Stage::Delete
@@ -217,6 +225,21 @@ fn land_report(
             .cloned()
             .collect();
         reported.truncate(MAX_CONDITIONS);
+    }
+    let told = format!(
+        "reaction {} does not emit {}: dropped",
+        claim.reaction,
+        dropped.join(" and ")
+    );
+    if !dropped.is_empty() && (outcome.failure.is_none() || !reported.is_empty()) {
+        reported.push(Condition {
+            type_: PART_DROPPED.to_owned(),
+            status: ConditionStatus::True,
+            reason: "NotEmitted".to_owned(),
+            message: told.clone(),
+            last_transition_ms: 0,
+            observed_generation: 0,
+        });
     }
     // A failure without conditions leaves those of the last report in place; a success replaces them whole.
     let replaces = outcome.failure.is_none() || !reported.is_empty();
@@ -239,6 +262,18 @@ fn land_report(
                 }
             }
         }
+        if let Some(manifest) = landing.manifest.as_ref().filter(|it| it.kv == row.kv) {
+            // Nobody can report again for a reaction this version does not have.
+            let reactions = &manifest.manifest().reactions;
+            let count = row.conditions.len();
+            row.conditions.retain(|owned| {
+                owned.reaction.is_empty()
+                    || reactions
+                        .iter()
+                        .any(|reaction| reaction.name.as_str() == owned.reaction)
+            });
+            changed |= row.conditions.len() != count;
+        }
         if changed {
             row.own_version += 1;
             row.updated_ms = now;
@@ -255,21 +290,19 @@ fn land_report(
         )?;
     }
     if !dropped.is_empty() {
-        let message = format!(
-            "reaction {} does not emit {}: dropped",
-            claim.reaction,
-            dropped.join(" and ")
-        );
         view.event(
             row,
             EventKind::PartDropped,
             Some(&claim.reaction),
-            message,
+            told,
             None,
         )?;
     }
     Ok(())
 }
+
+/// Reported in the reaction's name when its result held a part it does not emit; goes with its next report.
+const PART_DROPPED: &str = "PartDropped";
 
 /// More conditions than this in one report are cut.
 const MAX_CONDITIONS: usize = 64;
@@ -312,6 +345,10 @@ fn land_success(
     let now = view.now_ms();
     let resync_ms = landing.resync_ms;
     let is_resync = claim.trigger == Trigger::Resync;
+    let works = landing
+        .manifest
+        .as_ref()
+        .is_some_and(|manifest| Plan::of(manifest.manifest()).work.is_some());
     view.update(row.uid, |row| {
         row.marks.set(claim.stage, claim.inputs);
         if row
@@ -330,7 +367,13 @@ fn land_success(
         } else {
             Some(next_look(row.look, now, resync_ms))
         };
-        row.resync_ms = next_resync(row, is_resync, now, resync_ms);
+        if is_resync {
+            // The work of a kind that recomposes follows its composer; the first resync is set when the row comes to rest.
+            row.recomposed = claim.stage == Stage::Compose && works;
+            if !row.recomposed {
+                row.resync_ms = Some(now + resync_ms);
+            }
+        }
         if claim.stage == Stage::Compose {
             let composed = (ConditionStatus::True, "Composed", String::new());
             conditions::set_own(row, condition::COMPOSED, Some(composed), now);
@@ -431,18 +474,10 @@ fn record(
     let after = failure::after(row, failed, now, landing.seed);
     let text = after.message.clone();
     view.update(row.uid, |row| {
-        match claim.stage {
-            Stage::Work => row.marks.work = row.marks.work.filter(|mark| *mark != claim.inputs),
-            Stage::Compose => {
-                row.marks.compose = row.marks.compose.filter(|mark| *mark != claim.inputs)
-            }
-            Stage::Rollup => {
-                row.marks.rollup = row.marks.rollup.filter(|mark| *mark != claim.inputs)
-            }
-            _ => {}
-        }
+        unmark(row, claim);
         row.look = None;
-        row.by_hand = false;
+        // The pass that was asked for goes on with its retry.
+        row.by_hand &= !after.terminal;
         row.failure = Some(after);
         row.own_version += 1;
         row.updated_ms = now;
@@ -454,6 +489,18 @@ fn record(
         text,
         Some(&claim.worker),
     )
+}
+
+/// A second look that failed makes its stage due again: it did not last succeed with these inputs.
+pub(super) fn unmark(row: &mut Resource, claim: &Claim) {
+    let marks = &mut row.marks;
+    let mark = match claim.stage {
+        Stage::Compose => &mut marks.compose,
+        Stage::Work => &mut marks.work,
+        Stage::Rollup => &mut marks.rollup,
+        _ => return,
+    };
+    *mark = mark.filter(|mark| *mark != claim.inputs);
 }
 
 /// A failed resync pins nothing and counts for nothing: `Observed=False` and backoff.
@@ -495,37 +542,4 @@ fn land_observe_failure(
         message,
         Some(&claim.worker),
     )
-}
-
-fn next_look(look: Option<Look>, now: Millis, resync_ms: Millis) -> Look {
-    let min = limits::SECOND_LOOK_MIN.as_millis() as Millis;
-    let max = resync_ms.max(limits::SECOND_LOOK_MAX.as_millis() as Millis);
-    let delay_ms = look
-        .map_or(min, |look| look.delay_ms.saturating_mul(2))
-        .min(max);
-    Look {
-        at_ms: now + delay_ms,
-        delay_ms,
-    }
-}
-
-/// The first resync is spread over the interval by uid; each later one is an interval after the last.
-fn next_resync(
-    row: &Resource,
-    is_resync: bool,
-    now: Millis,
-    interval_ms: Millis,
-) -> Option<Millis> {
-    if interval_ms <= 0 {
-        return None;
-    }
-    match row.resync_ms {
-        Some(at) if !is_resync => Some(at.min(now + interval_ms)),
-        Some(_) => Some(now + interval_ms),
-        None => {
-            let spread =
-                ((row.uid.as_u128() & 0xffff_ffff) as i128 * i128::from(interval_ms)) >> 32;
-            Some(now + interval_ms - Millis::try_from(spread).unwrap_or(0) / 2)
-        }
-    }
 }

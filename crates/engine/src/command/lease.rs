@@ -2,7 +2,7 @@
 
 use converge_types::phase::Trigger;
 
-use super::complete::{end_claim, is_current};
+use super::complete::{end_claim, is_current, unmark};
 use super::{LeaseLost, Release, ReleaseReason, Reply};
 use crate::decide::failure::{self, Failed};
 use crate::model::{Claim, ClaimRef, EventKind, Resource};
@@ -73,8 +73,11 @@ pub(super) fn lost(command: &LeaseLost, view: &mut View<'_>) -> Decision<Reply> 
             };
             let after = failure::after_lost_lease(&row, failed, now, command.seed);
             view.update(row.uid, |row| {
+                if after.attempts > 0 {
+                    unmark(row, &claim);
+                }
+                row.by_hand &= !after.terminal;
                 row.failure = Some(after);
-                row.own_version += 1;
             })?;
         }
         view.touch(row.uid);

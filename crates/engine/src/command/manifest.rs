@@ -7,6 +7,7 @@ use converge_types::schema::Violation;
 
 use super::apply::{check_precondition, manifest_of};
 use super::{Applied, ManifestApply, ManifestDelete, PolicySet, Reply};
+use crate::decide::plan::Plan;
 use crate::decide::{compose, configs};
 use crate::model::{ConfigSweep, ManifestRow};
 use crate::refusal::{Problem, Refusal};
@@ -56,20 +57,27 @@ pub(super) fn apply(command: &ManifestApply, view: &mut View<'_>) -> Decision<Re
         });
     }
     let resources = view.pair(&kv)?.resources;
-    if resources > 0 {
-        let finalizers = finalizers_of(view, &kv)?;
-        let refusals = comparison.refusals(|gravity| match gravity {
-            Gravity::ReactionRemoved(_) => true,
+    let finalizers = finalizers_of(view, &kv)?;
+    if resources > 0 || finalizers > 0 {
+        // A resource that was flipped to another version may still owe the teardown of this one.
+        let teardown = Plan::of(old.manifest())
+            .teardown
+            .map(|reaction| &reaction.name);
+        let mut refusals = comparison.refusals(|gravity| match gravity {
+            Gravity::ReactionRemoved(name) => {
+                resources > 0 || (finalizers > 0 && Some(name) == teardown)
+            }
             Gravity::FinalizerRemoved(_) => finalizers > 0,
             _ => false,
         });
+        refusals.retain(|change| resources > 0 || change.gravity != Gravity::Breaking);
         if !refusals.is_empty() {
             let problems = refusals
                 .iter()
                 .map(|change| Problem::new(change.pointer.to_string(), change.what.clone()))
                 .collect();
             let summary = format!(
-                "{resources} resources of {kv} exist and these changes could break them: ship them as a new kind_version"
+                "{resources} resources of {kv} exist, {finalizers} owe its teardown, and these changes could break them: ship them as a new kind_version"
             );
             return Err(Refusal::Conflict { summary, problems }.into());
         }

@@ -18,7 +18,7 @@ use check::{CheckedChild, CheckedConfig, CheckedEdge};
 
 use super::{configs, flows};
 use crate::command::{ChildSpec, ComposeOutcome, ConfigSpec, EdgeSpec, TaskInput, TaskResource};
-use crate::model::{Config, DocSlot, Edge, EventKind, Flow, Millis, Orphan, Resource};
+use crate::model::{Config, DocSlot, Due, Edge, EventKind, Flow, Millis, Orphan, Resource};
 use crate::view::{Decision, View};
 
 /// The last accepted result, as stored.
@@ -220,7 +220,8 @@ fn update(
         take_back(view, row)?;
     }
     let authored = view.doc(uid, DocSlot::Authored)?;
-    if authored.as_ref() != Some(&child.authored) {
+    let respecified = authored.as_ref() != Some(&child.authored);
+    if respecified {
         // `flows::resolve` compares what is dispatched; without this it would compare the new authored spec with itself.
         if view.doc(uid, DocSlot::Resolved)?.is_none() {
             view.doc_put(uid, DocSlot::Resolved, authored);
@@ -228,10 +229,17 @@ fn update(
         view.doc_put(uid, DocSlot::Authored, Some(child.authored.clone()));
     }
     let bumps = row.kv != child.kv || row.config_ref != child.config_ref;
+    if respecified || bumps || *row.labels != child.labels {
+        view.event(row, EventKind::Applied, None, "composed anew", None)?;
+    }
     let before = view.resource(uid)?;
     view.update(uid, |row| {
         row.position = position;
         if bumps {
+            if row.kv != child.kv {
+                // Its place was one in the queue of the other pair.
+                row.due = Due::Idle;
+            }
             row.kv = child.kv.clone();
             row.config_ref = child.config_ref.clone();
             row.generation += 1;

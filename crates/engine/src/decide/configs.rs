@@ -129,6 +129,7 @@ pub fn put(view: &mut View<'_>, wanted: Wanted) -> Decision<bool> {
     if let Some(old) = old.as_deref() {
         if old.is_default && (!wanted.is_default || old.kv != wanted.kv) {
             default_changed(view, &old.kv)?;
+            super::compose::name_freed(view, &old.kv.kind)?;
         }
         if old.kv != wanted.kv {
             view.sweep_put(ConfigSweep {
@@ -159,7 +160,7 @@ pub fn remove(view: &mut View<'_>, config: &Config) -> Decision<()> {
         config_ref: Some(config.name.clone()),
         after: None,
     });
-    Ok(())
+    super::compose::name_freed(view, &config.kv.kind)
 }
 
 /// The default of a pair is another, or gone: its digest, what its overrides come to, and who must look again.

@@ -12,7 +12,9 @@ use super::conditions::{Health, health};
 use super::inputs::{EffectiveConfig, effective_config, inputs};
 use super::plan::Plan;
 use super::{gate, teardown};
-use crate::model::{Class, Derived, Digest, Hold, Inputs, ManifestRow, Millis, Resource};
+use crate::model::{
+    Class, Derived, Digest, Hold, Inputs, Look, ManifestRow, Millis, Orphan, Resource,
+};
 use crate::view::{Decision, View};
 
 /// At most one rollup a second after the first.
@@ -76,6 +78,93 @@ pub struct Derivation {
     pub config_broken: Option<String>,
     /// All stages of the pass that concern `synced_gen` are done.
     pub pass_done: bool,
+    /// When what is at rest is observed again.
+    pub timers: Timers,
+}
+
+/// When a row at rest is looked at again and when its resync is due: what its policy of now asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields of `Resource`")]
+pub struct Timers {
+    pub look: Option<Look>,
+    pub resync_ms: Option<Millis>,
+    pub orphan: Option<Orphan>,
+}
+
+impl Timers {
+    fn stored(row: &Resource, now: Millis) -> Self {
+        Self {
+            look: row.look,
+            resync_ms: row.resync_ms,
+            // A grace that began in the future is a clock that was set back: it begins now.
+            orphan: row.orphan.map(|orphan| Orphan {
+                since_ms: orphan.since_ms.min(now),
+                until_ms: orphan.until_ms - (orphan.since_ms - now).max(0),
+            }),
+        }
+    }
+
+    /// A policy edit may begin or end resyncs, a clock may have been set back, an orphan may have been taken back: what is stored counts
+    /// only as far as it could have been set now.
+    fn of(
+        row: &Resource,
+        manifest: &ManifestRow,
+        plan: &Plan<'_>,
+        pass: &Pass<'_>,
+        now: Millis,
+    ) -> Self {
+        let is_at_rest = row.claim.is_none()
+            && row.orphan.is_none()
+            && pass.first_due.is_none()
+            && pass.config.is_some();
+        if !is_at_rest {
+            return Self::stored(row, now);
+        }
+        let interval = Millis::from(manifest.policy.resync_interval_secs).saturating_mul(1_000);
+        let look = match within(row.look.map(|look| look.at_ms), now, look_max(interval)) {
+            Some(_) => row.look,
+            None if health(row) != Health::Healthy && looked_at(row, plan).is_some() => {
+                Some(next_look(None, now, interval))
+            }
+            None => None,
+        };
+        let resyncs = plan.resync.is_some()
+            || plan.work.is_some()
+            || (manifest.policy.resync_recomposes && plan.compose.is_some());
+        let resync_ms = match within(row.resync_ms, now, interval) {
+            _ if interval <= 0 || !resyncs => None,
+            Some(at) => Some(at),
+            None => Some(first_resync(row, now, interval)),
+        };
+        Self {
+            look,
+            resync_ms,
+            orphan: None,
+        }
+    }
+}
+
+fn look_max(interval_ms: Millis) -> Millis {
+    interval_ms.max(converge_types::limits::SECOND_LOOK_MAX.as_millis() as Millis)
+}
+
+/// The look after `look`: twice as late, up to the larger of five minutes and the resync interval.
+#[must_use]
+pub fn next_look(look: Option<Look>, now: Millis, interval_ms: Millis) -> Look {
+    let min = converge_types::limits::SECOND_LOOK_MIN.as_millis() as Millis;
+    let delay_ms = look
+        .map_or(min, |look| look.delay_ms.saturating_mul(2))
+        .min(look_max(interval_ms));
+    Look {
+        at_ms: now + delay_ms,
+        delay_ms,
+    }
+}
+
+/// The first resync: in the later half of the interval, spread by uid.
+fn first_resync(row: &Resource, now: Millis, interval_ms: Millis) -> Millis {
+    let spread = ((row.uid.as_u128() & 0xffff_ffff) as i128 * i128::from(interval_ms)) >> 32;
+    now + interval_ms - Millis::try_from(spread).unwrap_or(0) / 2
 }
 
 /// Derives a row.
@@ -96,6 +185,7 @@ pub fn derive(view: &mut View<'_>, row: &Resource) -> Decision<Derivation> {
             failure_over: teardown::failure_over(view, row)?,
             config_broken: None,
             pass_done: false,
+            timers: Timers::stored(row, view.now_ms()),
         });
     }
     let Some(manifest) = manifest else {
@@ -112,11 +202,14 @@ pub fn derive(view: &mut View<'_>, row: &Resource) -> Decision<Derivation> {
             failure_over: false,
             config_broken: None,
             pass_done: false,
+            timers: Timers::stored(row, view.now_ms()),
         });
     };
     let config = effective_config(view, row, &row.kv)?;
     let state = Pass::of(row, &manifest, &config);
-    let next = next_of_pass(view, row, &manifest, &state)?;
+    let plan = Plan::of(manifest.manifest());
+    let timers = Timers::of(row, &manifest, &plan, &state, view.now_ms());
+    let next = next_of_pass(view, row, &manifest, &state, timers)?;
     let derived = derived(view, row, &manifest, &state, &next)?;
     Ok(Derivation {
         next,
@@ -127,6 +220,7 @@ pub fn derive(view: &mut View<'_>, row: &Resource) -> Decision<Derivation> {
             _ => None,
         },
         pass_done: state.first_due.is_none() && state.config.is_some(),
+        timers,
     })
 }
 
@@ -170,8 +264,6 @@ impl<'r> Pass<'r> {
             .find(|stage| is_due(*stage));
         let failure = row.failure.as_ref().filter(|failure| {
             let mut now = inputs(row, failure.stage, against);
-            // What is below a composite is no reason to try a failed rollup sooner or to forget its attempts.
-            now.below = failure.inputs.below;
             if digest.is_none() {
                 now.config = failure.inputs.config;
             }
@@ -196,12 +288,13 @@ fn next_of_pass(
     row: &Resource,
     manifest: &Arc<ManifestRow>,
     pass: &Pass<'_>,
+    timers: Timers,
 ) -> Decision<Next> {
     let now = view.now_ms();
     if row.claim.is_some() {
         return Ok(Next::Nothing);
     }
-    if let Some(orphan) = row.orphan {
+    if let Some(orphan) = timers.orphan {
         return teardown::next_of_orphan(view, row, orphan);
     }
     if row.quarantined {
@@ -253,12 +346,10 @@ fn next_of_pass(
                 config,
             ),
             inputs: inputs(row, stage, config),
-            suspect: failure.is_some_and(|failure| {
-                failure.lost_leases >= converge_types::limits::LOST_LEASES_BEFORE_SUSPECT
-            }),
+            suspect: failure.is_some_and(is_suspect),
         }));
     }
-    Ok(observe(row, manifest, &plan, config, now))
+    Ok(observe(row, manifest, &plan, pass, config, timers, now))
 }
 
 /// What is synced is looked at again: a second look until `Ready` is True, a resync at its interval.
@@ -266,20 +357,20 @@ fn observe(
     row: &Resource,
     manifest: &ManifestRow,
     plan: &Plan<'_>,
+    pass: &Pass<'_>,
     config: Digest,
+    timers: Timers,
     now: Millis,
 ) -> Next {
-    let look = row
-        .look
-        .map(|look| look.at_ms.max(row.not_before_ms.unwrap_or(Millis::MIN)));
+    let not_before = within(row.not_before_ms, now, GIVEN_BACK_MAX_MS).unwrap_or(Millis::MIN);
+    let look = timers.look.map(|look| look.at_ms.max(not_before));
     let retry = row
         .observe_failure
         .as_ref()
-        .and_then(|failure| failure.next_ms);
-    let resync = row.resync_ms.map(|at| {
-        at.max(retry.unwrap_or(Millis::MIN))
-            .max(row.not_before_ms.unwrap_or(Millis::MIN))
-    });
+        .and_then(|failure| within(failure.next_ms, now, BACKOFF_MAX_MS));
+    let resync = timers
+        .resync_ms
+        .map(|at| at.max(retry.unwrap_or(Millis::MIN)).max(not_before));
     let run = |stage: Stage, trigger: Trigger, reaction: &str, class: Class| {
         Next::Run(Run {
             stage,
@@ -287,7 +378,9 @@ fn observe(
             reaction: reaction.to_owned(),
             class,
             inputs: inputs(row, stage, config),
-            suspect: false,
+            suspect: pass
+                .failure
+                .is_some_and(|failure| failure.stage == stage && is_suspect(failure)),
         })
     };
     if look.is_some_and(|at| at <= now)
@@ -310,19 +403,20 @@ fn observe(
                 Class::Resync,
             );
         }
-        if let Some(reaction) = plan.work {
+        if manifest.policy.resync_recomposes
+            && !row.recomposed
+            && let Some(reaction) = plan.compose
+        {
             return run(
-                Stage::Work,
+                Stage::Compose,
                 Trigger::Resync,
                 reaction.name.as_str(),
                 Class::Resync,
             );
         }
-        if manifest.policy.resync_recomposes
-            && let Some(reaction) = plan.compose
-        {
+        if let Some(reaction) = plan.work {
             return run(
-                Stage::Compose,
+                Stage::Work,
                 Trigger::Resync,
                 reaction.name.as_str(),
                 Class::Resync,
@@ -334,6 +428,11 @@ fn observe(
         (Some(at), None) | (None, Some(at)) => Next::At(at),
         (None, None) => Next::Nothing,
     }
+}
+
+/// From the second lost lease at the same inputs on.
+fn is_suspect(failure: &crate::model::Failure) -> bool {
+    failure.lost_leases >= converge_types::limits::LOST_LEASES_BEFORE_SUSPECT
 }
 
 /// What a second look runs: the reaction that reported `Ready` other than True.
@@ -360,11 +459,11 @@ fn looked_at<'m>(
 }
 
 fn class_of(row: &Resource, stage: Stage, is_retry: bool, config: Digest) -> Class {
-    if row.by_hand {
-        return Class::Urgent;
-    }
     if is_retry {
         return Class::Retry;
+    }
+    if row.by_hand {
+        return Class::Urgent;
     }
     if stage == Stage::Rollup {
         return Class::Change;
@@ -393,7 +492,7 @@ fn derived(
         _ => false,
     };
     let own_settled = synced && health != Health::Unknown;
-    let settled = failed || blocked || (own_settled && row.below.sums.unsettled == 0);
+    let settled = (failed || blocked || own_settled) && row.below.sums.unsettled == 0;
     let healthy = health == Health::Healthy && row.below.sums.ready == row.below.sums.total;
     let phase = if row.quarantined {
         Phase::Quarantined

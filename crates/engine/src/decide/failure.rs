@@ -101,13 +101,9 @@ pub fn after_lost_lease(row: &Resource, failed: Failed<'_>, now_ms: Millis, seed
 
 /// The failure of the same stage at the same inputs, if one stands.
 fn standing<'r>(row: &'r Resource, stage: Stage, inputs: &Inputs) -> Option<&'r Failure> {
-    row.failure.as_ref().filter(|failure| {
-        failure.stage == stage
-            && Inputs {
-                below: inputs.below,
-                ..failure.inputs
-            } == *inputs
-    })
+    row.failure
+        .as_ref()
+        .filter(|failure| failure.stage == stage && failure.inputs == *inputs)
 }
 
 /// A terminal teardown is tried again hourly; nothing else terminal is.

@@ -217,25 +217,47 @@ pub(crate) fn name_of(view: &mut View<'_>, uid: Uid) -> Decision<String> {
     ))
 }
 
+/// Whether the spec a row is about to be dispatched with fits its schema: a pin for a flowed value may have ended without the value
+/// having moved, and a composer may have flipped the version around it. A violation fails the row.
+///
+/// # Errors
+/// As the view's reads.
+pub fn still_fits(view: &mut View<'_>, row: &Resource) -> Decision<bool> {
+    if row.owner.is_none() {
+        return Ok(true);
+    }
+    let edges = view.edges_from(row.uid)?;
+    let flows: Vec<(Uid, Flow)> = edges
+        .iter()
+        .filter(|edge| !edge.former)
+        .flat_map(|edge| edge.flows.iter().map(|flow| (edge.to, flow.clone())))
+        .collect();
+    if flows.is_empty() {
+        return Ok(true);
+    }
+    let spec = view.spec(row.uid)?;
+    check_schema(view, row.uid, spec.as_ref(), &flows)
+}
+
 /// After substitution the full schema is checked; a violation fails the dependent, naming the flow.
 fn check_schema(
     view: &mut View<'_>,
     uid: Uid,
     spec: Option<&Doc>,
     flows: &[(Uid, Flow)],
-) -> Decision<()> {
+) -> Decision<bool> {
     let Some(row) = view.resource(uid)? else {
-        return Ok(());
+        return Ok(true);
     };
     let Some(manifest) = view.manifest(&row.kv)? else {
-        return Ok(());
+        return Ok(true);
     };
     let Some(value) = spec.and_then(|doc| doc.to_value().ok()) else {
-        return Ok(());
+        return Ok(true);
     };
     let violations = manifest.compiled.spec().violations(&value);
     if violations.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let mut parts = Vec::new();
     for violation in violations.iter().take(20) {
@@ -264,7 +286,8 @@ fn check_schema(
         manifest.version,
         Plan::of(manifest.manifest()),
         message,
-    )
+    )?;
+    Ok(false)
 }
 
 /// Pins a terminal failure to the row's inputs of now, without a task having run.

@@ -38,6 +38,7 @@ fn settle(view: &mut View<'_>, row: &Resource, derivation: Derivation) -> Decisi
         failure_over,
         config_broken,
         pass_done,
+        timers,
     } = derivation;
     let (due, wake_ms) = match next {
         Next::Run(run) => (turns::enter(view, row, run.class)?, None),
@@ -50,6 +51,9 @@ fn settle(view: &mut View<'_>, row: &Resource, derivation: Derivation) -> Decisi
     view.update(row.uid, |row| {
         row.due = due;
         row.wake_ms = wake_ms;
+        row.look = timers.look;
+        row.resync_ms = timers.resync_ms;
+        row.orphan = timers.orphan;
         if failure_over {
             row.own_version += 1;
             row.failure = None;

@@ -26,6 +26,11 @@ pub struct Inputs {
     pub below: i64,
 }
 
+impl Inputs {
+    /// The generation of a claim a person asked to repeat while it ran: never a resource's own.
+    pub const SUPERSEDED: i64 = 0;
+}
+
 /// The inputs each stage last succeeded with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {

@@ -253,6 +253,8 @@ pub struct Resource {
     pub look: Option<Look>,
     /// When the next resync is due; `None` for kinds that do not ask.
     pub resync_ms: Option<Millis>,
+    /// The composer's half of the resync that is due is done; its work follows.
+    pub recomposed: bool,
     /// When the last rollup was claimed; at most one a second after the first.
     pub rollup_ms: Option<Millis>,
     /// Flows into it that never had a value.

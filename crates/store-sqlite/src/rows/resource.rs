@@ -100,6 +100,8 @@ struct BodyRef<'r> {
     failure: &'r Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     observe_failure: &'r Option<Failure>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    recomposed: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     conditions: &'r [OwnedCondition],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,6 +130,8 @@ struct Body {
     failure: Option<Failure>,
     observe_failure: Option<Failure>,
     #[serde(default)]
+    recomposed: bool,
+    #[serde(default)]
     conditions: Vec<OwnedCondition>,
     look: Option<Look>,
     hold: Option<Hold>,
@@ -153,6 +157,7 @@ fn body(row: &Resource) -> Result<String, Fault> {
         marks: &row.marks,
         failure: &row.failure,
         observe_failure: &row.observe_failure,
+        recomposed: row.recomposed,
         conditions: &row.conditions,
         look: &row.look,
         hold,
@@ -413,6 +418,7 @@ fn read(cols: &mut Cols<'_>, uid: Uid, kind: Kind) -> Result<Resource, Fault> {
         by_hand,
         not_before_ms,
         look: body.look,
+        recomposed: body.recomposed,
         resync_ms,
         rollup_ms,
         flows_pending,

@@ -206,6 +206,7 @@ fn blank(uid: Uid, kv: KindVersion) -> Resource {
         marks: Marks::default(),
         failure: None,
         observe_failure: None,
+        recomposed: false,
         conditions: Vec::new(),
         by_hand: false,
         not_before_ms: None,

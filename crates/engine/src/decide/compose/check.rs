@@ -548,16 +548,15 @@ fn check_config(
     if let Some(held) = view.config(&name)?
         && held.owner != Some(owner.uid)
     {
-        problems.add(&place, "that name is held by others");
+        let message = "that name is held by others";
+        problems.add_curable(&place, message, held.kv.kind.clone());
     }
     if config.is_default
         && let Some(held) = view.config_default(&kv)?
         && held.owner != Some(owner.uid)
     {
-        problems.add(
-            &place,
-            format!("the default place of {kv} is held by {}", held.name),
-        );
+        let message = format!("the default place of {kv} is held by {}", held.name);
+        problems.add_curable(&place, message, kv.kind.clone());
     }
     for problem in super::configs::violations(view, &manifest, &spec, config.is_default)? {
         problems.add(format!("{place} {}", problem.location), problem.message);
