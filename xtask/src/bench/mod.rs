@@ -76,10 +76,9 @@ pub(crate) struct Setting {
     rounds: u32,
 }
 
-/// The release binaries the benches drive.
+/// The release binaries most benches drive.
 struct Programs {
     converge: PathBuf,
-    stdworker: PathBuf,
     noop: PathBuf,
     graph: PathBuf,
 }
@@ -91,22 +90,22 @@ impl Programs {
             "-p",
             "converge",
             "-p",
-            "stdworker",
-            "-p",
             "converge-testkit",
             "--bins",
-            "--example",
-            "noop_worker",
-            "--example",
-            "graph_worker",
+            "--examples",
         ])?;
         Ok(Self {
             converge: tree::built(&built, "converge")?,
-            stdworker: tree::built(&built, "stdworker")?,
             noop: tree::built(&built, "noop_worker")?,
             graph: tree::built(&built, "graph_worker")?,
         })
     }
+}
+
+/// The worker of all providers: a build of its own, since it takes the longest and few benches need it.
+fn stdworker() -> Result<PathBuf> {
+    let built = tree::build(&["--release", "-p", "stdworker", "--bins"])?;
+    tree::built(&built, "stdworker")
 }
 
 /// Runs the benches named, or all of them.

@@ -58,10 +58,11 @@ pub(super) fn per_second(count: usize, started: Instant, cpu: Duration) -> Sampl
 /// stdshell `:` against a loop that only spawns.
 pub(crate) fn shell(setting: &Setting) -> Result<()> {
     let programs = Programs::build()?;
+    let stdworker = super::stdworker()?;
     let mut stack = Stack::start(&programs.converge)?;
     let http = Http::new(&stack.at.api);
     stdshell(&http)?;
-    worker(&mut stack, &programs.stdworker, PARALLEL)?;
+    worker(&mut stack, &stdworker, PARALLEL)?;
     load::await_worker(&http)?;
     let script = stack.dir().join("script");
     std::fs::write(&script, ":")
@@ -204,6 +205,7 @@ pub(crate) fn latency(setting: &Setting) -> Result<()> {
 /// From the start of the process until the broker counts on it.
 pub(crate) fn start(setting: &Setting) -> Result<()> {
     let programs = Programs::build()?;
+    let stdworker = super::stdworker()?;
     let stack = RefCell::new(Stack::start(&programs.converge)?);
     let http = Http::new(&stack.borrow().at.api);
     let help = Variant {
@@ -211,7 +213,7 @@ pub(crate) fn start(setting: &Setting) -> Result<()> {
         goal: None,
         run: Box::new(|_| {
             let started = Instant::now();
-            Command::new(&programs.stdworker)
+            Command::new(&stdworker)
                 .arg("--help")
                 .stdout(Stdio::null())
                 .status()
@@ -228,7 +230,7 @@ pub(crate) fn start(setting: &Setting) -> Result<()> {
         run: Box::new(|_| {
             let mut stack = stack.borrow_mut();
             let started = Instant::now();
-            worker(&mut stack, &programs.stdworker, PARALLEL)?;
+            worker(&mut stack, &stdworker, PARALLEL)?;
             load::await_worker(&http)?;
             let value = started.elapsed().as_secs_f64() * 1e3;
             stack.stop_worker();
@@ -242,6 +244,7 @@ pub(crate) fn start(setting: &Setting) -> Result<()> {
 /// What doing nothing costs.
 pub(crate) fn memory(setting: &Setting) -> Result<()> {
     let programs = Programs::build()?;
+    let stdworker = super::stdworker()?;
     let stack = RefCell::new(None::<Stack>);
     let mib = |bytes: u64| Sample {
         value: bytes as f64 / (1024.0 * 1024.0),
@@ -254,7 +257,7 @@ pub(crate) fn memory(setting: &Setting) -> Result<()> {
             *stack.borrow_mut() = None;
             let mut fresh = Stack::start(&programs.converge)?;
             let http = Http::new(&fresh.at.api);
-            worker(&mut fresh, &programs.stdworker, 16)?;
+            worker(&mut fresh, &stdworker, 16)?;
             load::await_worker(&http)?;
             // Two heartbeats and a readiness poll: the steady state, not the moment of start.
             std::thread::sleep(Duration::from_secs(12));
