@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use converge_engine::command::{
     ClaimTasks, Command, Complete, Landed, LeaseLost, Outcome, Precondition, Release,
-    ReleaseReason, Reply, ResourceApply, ResourceDelete, ResourceReconcile, SweepBatch, Task, Wake,
+    ReleaseReason, Reply, ResourceApply, ResourceDelete, ResourceQuarantine, ResourceReconcile,
+    SweepBatch, Task, Wake,
 };
 use converge_engine::model::{ClaimRef, Due, Hold, Resource};
 use converge_engine::store::TransactError;
@@ -112,6 +113,10 @@ impl Sim {
             self.check()?;
         }
         self.faults = false;
+        for row in self.store.rows().iter().filter(|row| row.quarantined) {
+            let key = format!("{}/{}", row.kv.kind, row.name);
+            self.set_quarantine(&key, false, false)?;
+        }
         self.settle()?;
         self.check_end()
     }
@@ -139,7 +144,9 @@ impl Sim {
             0..8 => self.apply(),
             8..11 => self.delete(),
             11..13 => self.reconcile(),
-            13..40 => self.claim(),
+            13..14 => self.quarantine(),
+            14..15 => self.replace(),
+            15..40 => self.claim(),
             40..85 => self.report(),
             85..88 => self.lose(),
             88..90 => self.release(),
@@ -179,12 +186,14 @@ impl Sim {
         let kind = KINDS[self.rng.random_range(0..3)];
         let name = format!("r{}", self.rng.random_range(0..3));
         let spec_seed = self.rng.random_range(0..1_000_u64);
-        self.say(format_args!("apply {kind}/{name} {spec_seed}"));
+        let labels = [("l".to_owned(), self.rng.random_range(0..3).to_string())];
+        let labels = Labels::new(labels.into()).unwrap_or_default();
+        self.say(format_args!("apply {kind}/{name} {spec_seed} {labels:?}"));
         let command = ResourceApply {
             kind: Kind::new(kind).map_err(|error| error.to_string())?,
             kind_version: None,
             name: ResourceName::new(&name).map_err(|error| error.to_string())?,
-            labels: Labels::default(),
+            labels,
             config_ref: None,
             spec: doc(&format!("{{\"s\":{spec_seed}}}")),
             new_uid: Uid::from_parts(
@@ -222,7 +231,7 @@ impl Sim {
             kind: Kind::new(kind).map_err(|error| error.to_string())?,
             name: ResourceName::new(name).map_err(|error| error.to_string())?,
             force: false,
-            abandon: false,
+            abandon: self.rng.random_bool(0.1),
             precondition: Precondition::None,
             who: None,
         };
@@ -230,6 +239,52 @@ impl Sim {
         self.wanted.remove(&key);
         self.deleted.push(key);
         Ok(())
+    }
+
+    /// A person stops something, or lets it go again.
+    fn quarantine(&mut self) -> Step {
+        let Some(key) = self.pick_wanted() else {
+            return Ok(());
+        };
+        let on = self.rng.random_bool(0.5);
+        let recursive = self.rng.random_bool(0.5);
+        self.say(format_args!("quarantine {key} {on} {recursive}"));
+        self.set_quarantine(&key, on, recursive)
+    }
+
+    fn set_quarantine(&mut self, key: &str, on: bool, recursive: bool) -> Step {
+        let (kind, name) = key.split_once('/').ok_or("kind/name")?;
+        let command = ResourceQuarantine {
+            kind: Kind::new(kind).map_err(|error| error.to_string())?,
+            name: ResourceName::new(name).map_err(|error| error.to_string())?,
+            recursive,
+            on,
+            who: None,
+        };
+        self.must(Command::ResourceQuarantine(command)).map(drop)
+    }
+
+    /// A person has a composed resource replaced.
+    fn replace(&mut self) -> Step {
+        let rows = self.store.rows();
+        let owned: Vec<_> = rows
+            .iter()
+            .filter(|row| row.owner.is_some() && row.orphan.is_none())
+            .collect();
+        if owned.is_empty() {
+            return Ok(());
+        }
+        let row = owned[self.rng.random_range(0..owned.len())].clone();
+        self.say(format_args!("replace {}/{}", row.kv.kind, row.name));
+        let command = ResourceDelete {
+            kind: row.kv.kind.clone(),
+            name: row.name.clone(),
+            force: true,
+            abandon: self.rng.random_bool(0.2),
+            precondition: Precondition::None,
+            who: None,
+        };
+        self.must(Command::ResourceDelete(command)).map(drop)
     }
 
     fn reconcile(&mut self) -> Step {
@@ -330,7 +385,8 @@ impl Sim {
             while let Some(uid) = at {
                 for edge in edges.iter().filter(|edge| edge.to == uid) {
                     if let Some(from) = rows.get(&edge.from)
-                        && (from.is_deleting() || (edge.former && uid == row.uid))
+                        && (from.is_deleting()
+                            || (edge.former && uid == row.uid && row.orphan.is_some()))
                     {
                         return Err(format!(
                             "{key} is torn down before {}/{}",

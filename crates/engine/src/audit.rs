@@ -1,7 +1,8 @@
 //! Whether anything that became due was missed: every row is derived again, and nothing may differ.
 //!
 //! For tests, and for a person who doubts a store. Two kinds of difference are no fault, because whoever acts on the row derives it
-//! again first: a row that is queued, backs off or is held on one dependency while another one turned bad; and timers read with a clock
+//! again first: a row that is queued, backs off or is held on one dependency while another one turned bad, or
+//! a replaced one that is queued for its teardown while a dependent is marked too; and timers read with a clock
 //! that shows less than it did, or that did so when the row was queued.
 
 use converge_types::ids::Uid;
@@ -52,7 +53,7 @@ fn is_overtaken(change: &Change<Resource>, went_back: bool) -> bool {
     ) || before.wake_ms.is_some();
     let turned_bad = matches!(
         after.due,
-        Due::Held(Hold::Dependency(_) | Hold::Flow { .. })
+        Due::Held(Hold::Dependency(_) | Hold::Flow { .. } | Hold::Gone(_))
     );
     let queued_early = matches!(before.due, Due::Ready { .. }) && after.wake_ms.is_some();
     queued_early
