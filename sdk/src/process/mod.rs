@@ -40,6 +40,7 @@ mod registry;
 mod run;
 mod scratch;
 mod seconds;
+mod signals;
 mod spawner;
 mod startup;
 

@@ -54,6 +54,7 @@ pub async fn run(ctx: &TaskContext, command: Command) -> Result<Finished, TaskEr
 /// The program did not start. Everything that happens afterwards, a failing exit included, is a [`Finished`].
 pub async fn run_until<C: Future>(mut command: Command, cancel: C) -> Result<Finished, SpawnError> {
     command.check()?;
+    super::signals::hear_ignored();
     tokio::pin!(cancel);
     let started = start(&mut command, cancel.as_mut()).await;
     PRESSURE.note(
