@@ -1,6 +1,7 @@
 //! No read that runs often may walk a table.
 
 use super::*;
+use crate::tests::database;
 
 fn plan(conn: &Connection, sql: &str, params: &[Value]) -> String {
     let sql = format!("EXPLAIN QUERY PLAN {sql}");
@@ -11,16 +12,6 @@ fn plan(conn: &Connection, sql: &str, params: &[Value]) -> String {
         })
         .unwrap();
     rows.collect::<Result<Vec<_>, _>>().unwrap().join("; ")
-}
-
-fn database() -> (tempfile::TempDir, Connection) {
-    let dir = tempfile::tempdir().unwrap();
-    let settings = crate::connection::WriterSettings {
-        wal_limit_bytes: 1 << 20,
-        max_bytes: None,
-    };
-    let conn = crate::connection::writer(&dir.path().join("plan.db"), &settings).unwrap();
-    (dir, conn)
 }
 
 #[test]

@@ -17,16 +17,7 @@ use proptest::sample::select;
 use rusqlite::Connection;
 
 use super::{config, event, graph, manifest, resource};
-
-fn database() -> (tempfile::TempDir, Connection) {
-    let dir = tempfile::tempdir().unwrap();
-    let settings = crate::connection::WriterSettings {
-        wal_limit_bytes: 1 << 20,
-        max_bytes: None,
-    };
-    let conn = crate::connection::writer(&dir.path().join("rows.db"), &settings).unwrap();
-    (dir, conn)
-}
+use crate::tests::database;
 
 fn uid() -> impl Strategy<Value = Uid> {
     any::<[u8; 16]>().prop_map(Uid::from_bytes)

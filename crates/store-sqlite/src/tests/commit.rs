@@ -1,0 +1,195 @@
+//! What is answered, seen and signalled when, and what a command or a commit that fails leaves behind: nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use converge_engine::Refusal;
+
+use super::*;
+
+#[tokio::test]
+async fn a_command_sees_what_the_one_before_it_wrote_and_a_refused_one_writes_nothing() {
+    let world = World::with_leaf(Options::default()).await;
+    let batch = vec![
+        apply("a", "{}"),
+        delete("nobody"),
+        apply("a", "{}"),
+        apply("a", "[]"),
+    ];
+    let answers = world.store.transact(batch).await;
+    assert!(
+        matches!(
+            answers[..],
+            [
+                Ok(Reply::Resource {
+                    applied: Applied::Created,
+                    ..
+                }),
+                Err(TransactError::Refused(Refusal::NotFound(_))),
+                Ok(Reply::Resource {
+                    applied: Applied::Unchanged,
+                    ..
+                }),
+                Err(TransactError::Refused(Refusal::Invalid { .. })),
+            ]
+        ),
+        "{answers:?}"
+    );
+    let found = get(&world.store, "a").await.unwrap();
+    assert_eq!(found.row.generation, 1);
+}
+
+/// Holds COMMIT until told what to do with it.
+#[derive(Default)]
+struct Gate {
+    armed: AtomicBool,
+    refuse: AtomicBool,
+    inside: Mutex<bool>,
+    moved: Condvar,
+}
+
+impl Gate {
+    fn hook(self: &Arc<Self>) -> Arc<dyn Fn() -> bool + Send + Sync> {
+        let gate = self.clone();
+        Arc::new(move || {
+            if gate.armed.load(Ordering::SeqCst) {
+                let mut inside = gate.inside.lock().unwrap();
+                *inside = true;
+                gate.moved.notify_all();
+                while gate.armed.load(Ordering::SeqCst) {
+                    inside = gate.moved.wait(inside).unwrap();
+                }
+                *inside = false;
+            }
+            gate.refuse.load(Ordering::SeqCst)
+        })
+    }
+
+    fn wait_inside(&self) {
+        let inside = self.inside.lock().unwrap();
+        let limit = Duration::from_secs(10);
+        let (inside, _) = self
+            .moved
+            .wait_timeout_while(inside, limit, |inside| !*inside)
+            .unwrap();
+        assert!(*inside, "the writer never came to its COMMIT");
+    }
+
+    fn open(&self) {
+        let inside = self.inside.lock().unwrap();
+        self.armed.store(false, Ordering::SeqCst);
+        drop(inside);
+        self.moved.notify_all();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_answered_signalled_or_seen_before_commit() {
+    let gate = Arc::new(Gate::default());
+    let world = World::with_leaf(Options {
+        on_commit: Some(gate.hook()),
+        ..Options::default()
+    })
+    .await;
+    let mut signals = world.store.subscribe();
+    gate.armed.store(true, Ordering::SeqCst);
+    let mut answer = Box::pin(world.one(apply("a", "{}")));
+    let soon = Duration::from_millis(1);
+    // Polling once sends it.
+    tokio::time::timeout(soon, &mut answer)
+        .await
+        .expect_err("answered while COMMIT is held");
+    gate.wait_inside();
+    tokio::time::timeout(soon, &mut answer)
+        .await
+        .expect_err("answered while COMMIT is held");
+    tokio::time::timeout(soon, signals.next())
+        .await
+        .expect_err("signalled while COMMIT is held");
+    assert!(get(&world.store, "a").await.is_none());
+    gate.open();
+    row(answer.await);
+    assert!(get(&world.store, "a").await.is_some());
+    assert!(signals.next().await.ready.contains(&leaf()));
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_fails_every_command_of_the_batch_and_leaves_no_trace() {
+    let gate = Arc::new(Gate::default());
+    let world = World::with_leaf(Options {
+        on_commit: Some(gate.hook()),
+        ..Options::default()
+    })
+    .await;
+    row(world.one(apply("a", "{}")).await);
+    let before = world.store.revision().await.unwrap();
+    gate.refuse.store(true, Ordering::SeqCst);
+    let batch = vec![apply("a", r#"{"n": 1}"#), apply("b", "{}")];
+    let answers = world.store.transact(batch).await;
+    for answer in &answers {
+        assert!(matches!(answer, Err(TransactError::Store(_))), "{answer:?}");
+    }
+    assert_eq!(answers.len(), 2);
+    world.store.writable().expect_err("it just failed");
+    gate.refuse.store(false, Ordering::SeqCst);
+    assert!(get(&world.store, "b").await.is_none());
+    assert_eq!(world.store.revision().await.unwrap(), before);
+    // What was not committed is not remembered either.
+    let (applied, again) = row(world.one(apply("a", r#"{"n": 1}"#)).await);
+    assert_eq!((applied, again.generation), (Applied::Configured, 2));
+    world.store.writable().expect("it takes writes again");
+    let summary = world.store.resource_summary().await.unwrap();
+    assert_eq!(summary, [(leaf(), Phase::Reconciling, 1)]);
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_written_is_undone_alone() {
+    let world = World::with_leaf(Options::default()).await;
+    let mut twin = apply("b", "{}");
+    let (_, a) = row(world.one(apply("a", "{}")).await);
+    if let Command::ResourceApply(apply) = &mut twin {
+        // No two resources have one uid: the row is refused by the table, not by the engine.
+        apply.new_uid = a.uid;
+    }
+    let batch = vec![apply("c", "{}"), twin, apply("d", "{}")];
+    let answers = world.store.transact(batch).await;
+    assert!(
+        matches!(
+            answers[..],
+            [
+                Ok(_),
+                Err(TransactError::Store(StoreError::Unwritable(_))),
+                Ok(_)
+            ]
+        ),
+        "{answers:?}"
+    );
+    for (name, is_there) in [("a", true), ("b", false), ("c", true), ("d", true)] {
+        assert_eq!(get(&world.store, name).await.is_some(), is_there, "{name}");
+    }
+    let summary = world.store.resource_summary().await.unwrap();
+    assert_eq!(summary, [(leaf(), Phase::Reconciling, 3)]);
+    assert_eq!(world.store.manifest_list().await.unwrap()[0].1.resources, 3);
+    world
+        .store
+        .writable()
+        .expect("one bad command is no full disk");
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so() {
+    let world = World::with_leaf(Options::default()).await;
+    world.store.close().await;
+    world.store.close().await;
+    let answer = world.one(apply("a", "{}")).await;
+    assert!(matches!(
+        answer,
+        Err(TransactError::Store(StoreError::Closed))
+    ));
+    assert!(matches!(
+        world.store.revision().await,
+        Err(StoreError::Closed)
+    ));
+    assert!(matches!(world.store.writable(), Err(StoreError::Closed)));
+}

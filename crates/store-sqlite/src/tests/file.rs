@@ -1,0 +1,145 @@
+//! The file: what is in it after reopening, whose it may be, how large it and its WAL get, and what happens when the disk is full.
+
+use converge_engine::model::EventKind;
+
+use super::*;
+
+#[tokio::test]
+async fn a_pass_of_a_leaf_is_there_after_reopening() {
+    let world = World::with_leaf(Options::default()).await;
+    let (applied, created) = row(world.one(apply("a", r#"{ "n": 1.50 }"#)).await);
+    assert_eq!(applied, Applied::Created);
+    let claimed = world.one(claim(8)).await.unwrap();
+    let live = world.store.claim_list().await.unwrap();
+    assert_eq!(live.len(), 1, "the claim is live until its result");
+    let landed = world.store.transact(completions(claimed)).await;
+    assert!(
+        matches!(landed[..], [Ok(Reply::Landed(Landed::Applied))]),
+        "{landed:?}"
+    );
+    let before = get(&world.store, "a").await.unwrap();
+    assert_eq!(before.row.derived.phase, Phase::Ready);
+    assert!(before.row.revision > created.revision);
+    let revision = world.store.revision().await.unwrap();
+    world.store.close().await;
+
+    let path = world.dir.path().join("store.db");
+    let wal = std::fs::metadata(path.with_extension("db-wal")).map_or(0, |file| file.len());
+    assert_eq!(wal, 0, "closing leaves nothing in the WAL");
+    let again = SqliteStore::open(&path, Options::default()).unwrap();
+    let after = get(&again, "a").await.unwrap();
+    assert_eq!(after.row, before.row);
+    assert_eq!(after.spec.unwrap().as_bytes(), br#"{ "n": 1.50 }"#);
+    assert_eq!(after.status.unwrap().as_bytes(), br#"{"epoch": 1}"#);
+    assert_eq!(again.revision().await.unwrap(), revision);
+    let history = again.history_list(created.uid).await.unwrap();
+    assert_eq!(history.len(), 1);
+    assert_eq!(history[0].who.as_deref(), Some("tester"));
+    let events = again.event_list(created.uid, None, 10).await.unwrap();
+    let kinds: Vec<_> = events.iter().rev().map(|event| event.kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            EventKind::Applied,
+            EventKind::Succeeded,
+            EventKind::PhaseChanged
+        ]
+    );
+    assert!(events.windows(2).all(|pair| pair[0].seq > pair[1].seq));
+    assert_eq!(
+        again.resource_summary().await.unwrap(),
+        [(leaf(), Phase::Ready, 1)]
+    );
+    let manifests = again.manifest_list().await.unwrap();
+    assert_eq!(manifests[0].1.resources, 1);
+    assert_eq!(manifests[0].1.inflight, 0);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_answers_reads_and_recovers_by_itself() {
+    let world = World::with_leaf(Options {
+        max_bytes: Some(2 << 20),
+        ..Options::default()
+    })
+    .await;
+    let big = format!(r#"{{"text": "{}"}}"#, "x".repeat(200 << 10));
+    let mut stored = Vec::new();
+    let full = loop {
+        let name = format!("r{}", stored.len());
+        match world.one(apply(&name, &big)).await {
+            Ok(_) => stored.push(name),
+            Err(error) => break error,
+        }
+        assert!(stored.len() < 100, "it never fills up");
+    };
+    let is_full = |error: &TransactError| matches!(error, TransactError::Store(StoreError::Unwritable(why)) if why.contains("full"));
+    assert!(is_full(&full), "{full:?}");
+    world.store.writable().expect_err("the disk is full");
+    for name in &stored {
+        let found = get(&world.store, name).await.unwrap();
+        assert_eq!(found.spec.unwrap().size(), big.len());
+    }
+    // Room is made; the small write itself needs no new page.
+    let answers = world
+        .store
+        .transact(stored.iter().map(|name| delete(name)).collect())
+        .await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    world.store.writable().expect("there is room again");
+    row(world.one(apply("after", &big)).await);
+    let tombstone = world
+        .store
+        .tombstone_get(&leaf().kind, &stored[0].parse().unwrap())
+        .await
+        .unwrap();
+    assert!(tombstone.is_some());
+}
+
+#[tokio::test]
+async fn files_of_others_and_of_newer_versions_are_refused_untouched() {
+    let dir = tempfile::tempdir().unwrap();
+    let foreign = dir.path().join("foreign.db");
+    let conn = rusqlite::Connection::open(&foreign).unwrap();
+    conn.execute_batch("CREATE TABLE theirs (x)").unwrap();
+    drop(conn);
+    let error = SqliteStore::open(&foreign, Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error:?}");
+
+    let world = World::with_leaf(Options::default()).await;
+    world.store.close().await;
+    let path = world.dir.path().join("store.db");
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.pragma_update(None, "user_version", 99).unwrap();
+    drop(conn);
+    let error = SqliteStore::open(&path, Options::default()).unwrap_err();
+    assert!(
+        matches!(error, OpenError::NewerSchema { found: 99, .. }),
+        "{error:?}"
+    );
+    let text = dir.path().join("text.db");
+    std::fs::write(
+        &text,
+        "this is no database at all, and long enough to be read as one".repeat(20),
+    )
+    .unwrap();
+    SqliteStore::open(&text, Options::default()).expect_err("no database");
+}
+
+#[tokio::test]
+async fn a_large_wal_is_cut() {
+    let limit = 256 << 10;
+    let world = World::with_leaf(Options {
+        wal_limit_bytes: limit,
+        ..Options::default()
+    })
+    .await;
+    let wal = world.dir.path().join("store.db-wal");
+    let big = format!(r#"{{"text": "{}"}}"#, "x".repeat(100 << 10));
+    for n in 0..10 {
+        row(world.one(apply(&format!("r{n}"), &big)).await);
+    }
+    // The cut comes after the answer, so one more command waits for it.
+    row(world.one(apply("last", "{}")).await);
+    let size = std::fs::metadata(&wal).unwrap().len();
+    assert!(size <= limit, "{size}");
+}
