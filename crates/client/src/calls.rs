@@ -106,16 +106,7 @@ impl Client {
 
     /// One page of any list. The items are in their bytes.
     pub async fn page(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Page, Error> {
-        let reply = self
-            .send(
-                Method::GET,
-                Request {
-                    path,
-                    query,
-                    ..Request::default()
-                },
-            )
-            .await?;
+        let reply = self.read(path, query).await?;
         let list: List<Json> = self.decode(&reply.body)?;
         Ok(Page {
             items: list.items,

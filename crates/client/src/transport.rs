@@ -117,17 +117,17 @@ impl Client {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<Answer<T>, Error> {
-        let reply = self
-            .send(
-                Method::GET,
-                Request {
-                    path,
-                    query,
-                    ..Request::default()
-                },
-            )
-            .await?;
+        let reply = self.read(path, query).await?;
         self.answer(reply)
+    }
+
+    pub(crate) async fn read(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Reply, Error> {
+        let request = Request {
+            path,
+            query,
+            ..Request::default()
+        };
+        self.send(Method::GET, request).await
     }
 
     pub(crate) async fn write<T: DeserializeOwned>(

@@ -295,37 +295,21 @@ impl World {
 
     /// Claims up to `limit` tasks of these kinds (version 1) for a worker.
     pub async fn claim(&self, worker: &str, kinds: &[&str], limit: u32) -> Vec<Task> {
+        let pairs: Vec<_> = kinds.iter().map(|kind| (*kind, 1)).collect();
+        self.claim_as(worker, &pairs, limit).await
+    }
+
+    /// Claims up to `limit` tasks of exact pairs.
+    pub async fn claim_pairs(&self, pairs: &[(&str, i32)], limit: u32) -> Vec<Task> {
+        self.claim_as("w", pairs, limit).await
+    }
+
+    async fn claim_as(&self, worker: &str, pairs: &[(&str, i32)], limit: u32) -> Vec<Task> {
         let base = self
             .secret
             .fetch_add(u64::from(limit), std::sync::atomic::Ordering::Relaxed);
         let command = ClaimTasks {
             worker: worker.to_owned(),
-            broker: "broker".to_owned(),
-            pairs: kinds
-                .iter()
-                .map(|kind| KindVersion::parse(kind, 1).expect("a pair"))
-                .collect(),
-            limit,
-            reserved_for_composers: 0,
-            suspects_on_stream: Vec::new(),
-            busy_on_stream: Vec::new(),
-            seed: (0..u128::from(limit))
-                .map(|at| u128::from(base) + at)
-                .collect(),
-        };
-        match self.must(Command::Claim(command)).await {
-            Reply::Claimed { tasks } => tasks,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Claims up to `limit` tasks of exact pairs.
-    pub async fn claim_pairs(&self, pairs: &[(&str, i32)], limit: u32) -> Vec<Task> {
-        let base = self
-            .secret
-            .fetch_add(u64::from(limit), std::sync::atomic::Ordering::Relaxed);
-        let command = ClaimTasks {
-            worker: "w".to_owned(),
             broker: "broker".to_owned(),
             pairs: pairs
                 .iter()
@@ -455,6 +439,17 @@ impl World {
             .expect("reads work");
         events.reverse();
         events
+    }
+}
+
+/// A handler that composes this, and answers everything else as `other` does.
+pub fn composing(
+    composition: Outcome,
+    mut other: impl FnMut(&Task) -> Outcome,
+) -> impl FnMut(&Task) -> Outcome {
+    move |task| match task.claim.stage {
+        Stage::Compose => composition.clone(),
+        _ => other(task),
     }
 }
 

@@ -45,6 +45,17 @@ struct Slot<T> {
     dirty: bool,
 }
 
+impl<T> Slot<T> {
+    /// As it was read.
+    fn read(row: Option<Arc<T>>) -> Self {
+        Self {
+            before: row.clone(),
+            now: row,
+            dirty: false,
+        }
+    }
+}
+
 /// See the module.
 pub struct View<'s> {
     source: &'s mut dyn Source,
@@ -160,14 +171,7 @@ impl<'s> View<'s> {
             return Ok(slot.now.clone());
         }
         let row = fetch!(self, Need::Manifest(kv.clone()), Manifest);
-        self.manifests.insert(
-            kv.clone(),
-            Slot {
-                before: row.clone(),
-                now: row.clone(),
-                dirty: false,
-            },
-        );
+        self.manifests.insert(kv.clone(), Slot::read(row.clone()));
         Ok(row)
     }
 

@@ -7,8 +7,8 @@ use converge_engine::store::TransactError;
 use converge_types::phase::{ConditionStatus, Phase, Stage, condition};
 
 use crate::world::{
-    World, child, composed, composer, composer_with_rollup, doc, done, edge, empty, failed, leaf,
-    ready,
+    World, child, composed, composer, composer_with_rollup, composing, doc, done, edge, empty,
+    failed, leaf, ready,
 };
 
 async fn kinds(world: &World) {
@@ -158,30 +158,14 @@ pub async fn flows_deliver_switch_and_go(world: World) {
     };
     let work = |task: &Task| done(&format!(r#"{{"ids":["no","{}"]}}"#, task.resource.row.name));
     let first = from("demo/one");
-    world
-        .run(&["app", "demo"], |task| {
-            if task.claim.stage == Stage::Compose {
-                first.clone()
-            } else {
-                work(task)
-            }
-        })
-        .await;
+    world.run(&["app", "demo"], composing(first, work)).await;
     assert_eq!(
         world.view("demo/user").await.spec,
         Some(doc(r#"{"deep":{"list":[{"k":0,"id":"one"}]}}"#))
     );
     world.apply("app/x", r#"{"v":2}"#).await;
     let second = from("demo/two");
-    world
-        .run(&["app", "demo"], |task| {
-            if task.claim.stage == Stage::Compose {
-                second.clone()
-            } else {
-                work(task)
-            }
-        })
-        .await;
+    world.run(&["app", "demo"], composing(second, work)).await;
     assert_eq!(
         world.view("demo/user").await.spec,
         Some(doc(r#"{"deep":{"list":[{"k":0,"id":"two"}]}}"#))

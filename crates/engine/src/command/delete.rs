@@ -55,29 +55,20 @@ pub(super) fn decide(command: &ResourceDelete, view: &mut View<'_>) -> Decision<
 
 /// Gives the finalizers of a deleting resource and of everything it owns up, saying what was left behind.
 fn abandon(view: &mut View<'_>, uid: converge_types::ids::Uid, who: Option<&str>) -> Decision<()> {
-    let mut left = vec![uid];
-    while let Some(uid) = left.pop() {
-        let Some(row) = view.resource(uid)? else {
-            continue;
-        };
-        if row.children > 0 {
-            left.extend(view.children(uid)?);
-        }
+    teardown::with_all_owned(view, uid, |view, row| {
         if let Some(finalizer) = row.finalizers.first() {
             let message = format!(
                 "gave up finalizer {}: whatever {}/{} made outside is left behind",
                 finalizer.name, row.kv.kind, row.name
             );
-            view.event(&row, EventKind::Abandoned, None, message, who)?;
+            view.event(row, EventKind::Abandoned, None, message, who)?;
         }
-        view.update(uid, |row| {
+        view.update(row.uid, |row| {
             row.finalizers.clear();
             row.failure = None;
             if let Some(deletion) = &mut row.deletion {
                 deletion.abandon = true;
             }
-        })?;
-        view.touch(uid);
-    }
-    Ok(())
+        })
+    })
 }

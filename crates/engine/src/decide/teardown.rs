@@ -141,6 +141,32 @@ pub fn failure_over(view: &mut View<'_>, row: &Resource) -> Decision<bool> {
 /// As the view's reads.
 pub fn begin(view: &mut View<'_>, uid: Uid) -> Decision<()> {
     let requested_ms = view.now_ms();
+    with_all_owned(view, uid, |view, row| {
+        if row.deletion.is_some() {
+            return Ok(());
+        }
+        view.update(row.uid, |row| {
+            row.deletion = Some(Deletion {
+                requested_ms,
+                abandon: false,
+                recreate: false,
+                claimed: false,
+            });
+            row.look = None;
+            row.resync_ms = None;
+        })
+    })
+}
+
+/// Does something to a resource and to all it owns, owners before what they own.
+///
+/// # Errors
+/// As the view's reads, and as `each`.
+pub fn with_all_owned(
+    view: &mut View<'_>,
+    uid: Uid,
+    mut each: impl FnMut(&mut View<'_>, &Resource) -> Decision<()>,
+) -> Decision<()> {
     let mut left = vec![uid];
     while let Some(uid) = left.pop() {
         let Some(row) = view.resource(uid)? else {
@@ -149,18 +175,7 @@ pub fn begin(view: &mut View<'_>, uid: Uid) -> Decision<()> {
         if row.children > 0 {
             left.extend(view.children(uid)?);
         }
-        if row.deletion.is_none() {
-            view.update(uid, |row| {
-                row.deletion = Some(Deletion {
-                    requested_ms,
-                    abandon: false,
-                    recreate: false,
-                    claimed: false,
-                });
-                row.look = None;
-                row.resync_ms = None;
-            })?;
-        }
+        each(view, &row)?;
         view.touch(uid);
     }
     Ok(())

@@ -9,14 +9,7 @@ impl View<'_> {
             return Ok(slot.now.clone());
         }
         let row = fetch!(self, Need::Config(name.clone()), Config);
-        self.configs.insert(
-            name.clone(),
-            Slot {
-                before: row.clone(),
-                now: row.clone(),
-                dirty: false,
-            },
-        );
+        self.configs.insert(name.clone(), Slot::read(row.clone()));
         Ok(row)
     }
 
@@ -29,11 +22,7 @@ impl View<'_> {
         for row in base {
             self.configs
                 .entry(row.name.clone())
-                .or_insert_with(|| Slot {
-                    before: Some(row.clone()),
-                    now: Some(row),
-                    dirty: false,
-                });
+                .or_insert_with(|| Slot::read(Some(row)));
         }
         self.configs
             .values()

@@ -11,25 +11,15 @@ impl View<'_> {
                 .insert(edge.from);
             self.edges
                 .entry((edge.from, edge.to))
-                .or_insert_with(|| Slot {
-                    before: Some(edge.clone()),
-                    now: Some(edge),
-                    dirty: false,
-                });
+                .or_insert_with(|| Slot::read(Some(edge)));
         }
     }
 
     /// Edges from a resource, in (position, to) order, former ones included.
     pub fn edges_from(&mut self, from: Uid) -> Decision<Vec<Arc<Edge>>> {
-        if self.edge_sets_from.insert(from) {
-            let rows = match self.source.fetch(&Need::EdgesFrom(from)) {
-                Ok(Rows::Edges(rows)) => rows,
-                Ok(other) => return Err(wrong_rows(&Need::EdgesFrom(from), &other)),
-                Err(halt) => {
-                    self.edge_sets_from.remove(&from);
-                    return Err(halt);
-                }
-            };
+        if !self.edge_sets_from.contains(&from) {
+            let rows = fetch!(self, Need::EdgesFrom(from), Edges);
+            self.edge_sets_from.insert(from);
             self.edge_absorb(rows);
         }
         let range = (from, Uid::from_bytes([0; 16]))..=(from, Uid::from_bytes([0xff; 16]));
@@ -44,15 +34,9 @@ impl View<'_> {
 
     /// Edges to a resource, in (position, from) order, former ones included.
     pub fn edges_to(&mut self, to: Uid) -> Decision<Vec<Arc<Edge>>> {
-        if self.edge_sets_to.insert(to) {
-            let rows = match self.source.fetch(&Need::EdgesTo(to)) {
-                Ok(Rows::Edges(rows)) => rows,
-                Ok(other) => return Err(wrong_rows(&Need::EdgesTo(to), &other)),
-                Err(halt) => {
-                    self.edge_sets_to.remove(&to);
-                    return Err(halt);
-                }
-            };
+        if !self.edge_sets_to.contains(&to) {
+            let rows = fetch!(self, Need::EdgesTo(to), Edges);
+            self.edge_sets_to.insert(to);
             self.edge_absorb(rows);
         }
         let froms = self.edges_by_to.get(&to);
@@ -91,11 +75,7 @@ impl View<'_> {
     pub fn edge_put(&mut self, from: Uid, to: Uid, edge: Option<Edge>) -> Decision<()> {
         self.edges_from(from)?;
         self.edges_by_to.entry(to).or_default().insert(from);
-        let slot = self.edges.entry((from, to)).or_insert(Slot {
-            before: None,
-            now: None,
-            dirty: false,
-        });
+        let slot = self.edges.entry((from, to)).or_insert(Slot::read(None));
         slot.now = edge.map(Arc::new);
         slot.dirty = true;
         Ok(())

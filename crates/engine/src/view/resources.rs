@@ -9,14 +9,7 @@ impl View<'_> {
             return Ok(slot.now.clone());
         }
         let row = fetch!(self, Need::Resource(uid), Resource);
-        self.resources.insert(
-            uid,
-            Slot {
-                before: row.clone(),
-                now: row.clone(),
-                dirty: false,
-            },
-        );
+        self.resources.insert(uid, Slot::read(row.clone()));
         Ok(row)
     }
 
@@ -42,11 +35,10 @@ impl View<'_> {
         match row {
             // The overlay may know a newer state of the same row.
             Some(row) => {
-                let slot = self.resources.entry(row.uid).or_insert_with(|| Slot {
-                    before: Some(row.clone()),
-                    now: Some(row),
-                    dirty: false,
-                });
+                let slot = self
+                    .resources
+                    .entry(row.uid)
+                    .or_insert_with(|| Slot::read(Some(row)));
                 Ok(slot.now.clone())
             }
             None => Ok(None),

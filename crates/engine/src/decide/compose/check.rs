@@ -207,12 +207,7 @@ fn check_child(
 ) -> Decision<Option<CheckedChild>> {
     let place = at_child(at, child);
     let before = problems.total;
-    // A composer that leaves the version out means 1.
-    let version = if child.kind_version == 0 {
-        1
-    } else {
-        child.kind_version
-    };
+    let version = version_or_first(child.kind_version);
     let kv = match KindVersion::parse(&child.kind, version) {
         Ok(kv) => Some(kv),
         Err(error) => {
@@ -227,11 +222,7 @@ fn check_child(
             None
         }
     };
-    let bytes = if child.spec.is_empty() {
-        bytes::Bytes::from_static(b"{}")
-    } else {
-        child.spec.clone()
-    };
+    let bytes = spec_or_empty(&child.spec);
     let spec = if bytes.len() > limits::SPEC_BYTES {
         problems.add(
             &place,
@@ -515,20 +506,12 @@ fn check_config(
     problems: &mut Problems,
 ) -> Decision<Option<CheckedConfig>> {
     let place = format!("config {}", config.name);
-    let version = if config.kind_version == 0 {
-        1
-    } else {
-        config.kind_version
-    };
+    let version = version_or_first(config.kind_version);
     let kv = KindVersion::parse(&config.kind, version)
         .map_err(|error| problems.add(&place, error.to_string()));
     let name =
         ConfigName::new(&config.name).map_err(|error| problems.add(&place, error.to_string()));
-    let bytes = if config.spec.is_empty() {
-        bytes::Bytes::from_static(b"{}")
-    } else {
-        config.spec.clone()
-    };
+    let bytes = spec_or_empty(&config.spec);
     let spec = if bytes.len() > limits::CONFIG_BYTES {
         problems.add(
             &place,
@@ -569,6 +552,20 @@ fn check_config(
         spec,
     };
     Ok(Some(CheckedConfig { name, kv, emitted }))
+}
+
+/// A composer that leaves the version out means 1.
+fn version_or_first(given: i32) -> i32 {
+    if given == 0 { 1 } else { given }
+}
+
+/// A composer that leaves the spec out means one without fields.
+fn spec_or_empty(given: &bytes::Bytes) -> bytes::Bytes {
+    if given.is_empty() {
+        bytes::Bytes::from_static(b"{}")
+    } else {
+        given.clone()
+    }
 }
 
 /// An accepted child as a composer would emit it.
