@@ -53,6 +53,17 @@ pub(crate) fn list<T: Serialize>(items: Vec<T>, revision: i64, next: Option<Stri
     response
 }
 
+/// Cuts the first page off items that were read whole; where the next one starts, if there is more.
+pub(crate) fn cut<T>(
+    items: &mut Vec<T>,
+    limit: usize,
+    cursor: impl FnOnce(&T) -> String,
+) -> Option<String> {
+    let is_more = items.len() > limit;
+    items.truncate(limit);
+    items.last().filter(|_| is_more).map(cursor)
+}
+
 /// Sets a header from text of our own.
 pub(crate) fn set(headers: &mut HeaderMap, name: &'static str, text: &str) {
     if let Ok(value) = HeaderValue::from_str(text) {
@@ -82,6 +93,20 @@ pub(crate) fn with_result(mut response: Response, result: api::ApplyResult) -> R
         api::header::APPLY_RESULT,
         result.as_str(),
     );
+    response
+}
+
+/// The answer to an apply: what came of it, and the row at its revision.
+pub(crate) fn of_apply(what: Applied, body: &impl Serialize, revision: i64) -> Response {
+    let (status, result) = applied(what);
+    with_result(with_etag(json(status, body), revision), result)
+}
+
+/// Adds where it is, if the answer says that it was created.
+pub(crate) fn with_location(mut response: Response, path: &str) -> Response {
+    if response.status() == StatusCode::CREATED {
+        set(response.headers_mut(), header::LOCATION.as_str(), path);
+    }
     response
 }
 

@@ -81,15 +81,20 @@ impl<S: Send + Sync> FromRequestParts<S> for PathArgs {
 }
 
 impl PathArgs {
-    pub(crate) fn get(&self, name: &str) -> &str {
+    fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(key, _)| key == name);
         found.map_or("", |(_, value)| value)
     }
 
-    pub(crate) fn kind(&self) -> Result<Kind, Problem> {
+    /// The one variable of a path.
+    pub(crate) fn only<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, Problem> {
         let mut checks = Checks::default();
-        let kind = checks.parse("kind", self.get("kind"));
-        kind.ok_or_else(|| checks.into_problem())
+        let found = checks.parse(name, self.get(name));
+        found.ok_or_else(|| checks.into_problem())
+    }
+
+    pub(crate) fn kind(&self) -> Result<Kind, Problem> {
+        self.only("kind")
     }
 
     pub(crate) fn resource(&self) -> Result<(Kind, ResourceName), Problem> {
@@ -113,7 +118,7 @@ impl PathArgs {
 }
 
 /// A kind version in a path or query: `2` or `v2`.
-pub(crate) fn version(checks: &mut Checks, location: &str, text: &str) -> Option<i32> {
+fn version(checks: &mut Checks, location: &str, text: &str) -> Option<i32> {
     let digits = text.strip_prefix('v').unwrap_or(text);
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse::<i32>().ok().filter(|_| plain);
@@ -163,16 +168,42 @@ impl QueryArgs {
         }
     }
 
+    /// The parameters of a route, which has these and no others; all that is wrong with them is told together.
+    pub(crate) fn read<T>(
+        &self,
+        once: &[&str],
+        many: &[&str],
+        read: impl FnOnce(&mut Checks) -> T,
+    ) -> Result<T, Problem> {
+        let mut checks = Checks::default();
+        self.known(&mut checks, once, many);
+        let found = read(&mut checks);
+        checks.finish()?;
+        Ok(found)
+    }
+
     /// Refuses every parameter.
     pub(crate) fn none(&self) -> Result<(), Problem> {
-        let mut checks = Checks::default();
-        self.known(&mut checks, &[], &[]);
-        checks.finish()
+        self.read(&[], &[], |_| ())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter that has a type of its own.
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(
+        &self,
+        checks: &mut Checks,
+        name: &str,
+    ) -> Option<T> {
+        checks.parse(name, self.get(name)?)
+    }
+
+    /// `version`: `2` or `v2`.
+    pub(crate) fn version(&self, checks: &mut Checks) -> Option<i32> {
+        version(checks, "version", self.get("version")?)
     }
 
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {

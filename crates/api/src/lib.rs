@@ -17,6 +17,7 @@ mod once;
 mod openapi;
 mod problem;
 mod routes;
+mod write;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -27,7 +27,7 @@ struct Seen {
 
 /// A key that was taken for one request.
 #[derive(Debug)]
-pub(crate) enum Turn {
+enum Turn {
     /// There is no key: do it.
     Unkeyed,
     /// The first of this key: do it, and give the key back if it failed.
@@ -37,8 +37,26 @@ pub(crate) enum Turn {
 }
 
 impl Once {
+    /// Does the work unless the request's key has had its turn at it: `None` for a repeat. After work that failed the key may come again.
+    pub(crate) async fn run<T>(
+        &self,
+        headers: &HeaderMap,
+        scope: &str,
+        work: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<Option<T>, Problem> {
+        let turn = self.turn(headers, scope)?;
+        if matches!(turn, Turn::Repeat) {
+            return Ok(None);
+        }
+        let done = work.await;
+        if done.is_err() {
+            self.give_back(turn);
+        }
+        done.map(Some)
+    }
+
     /// Reads the header; `scope` is what the key is for.
-    pub(crate) fn turn(&self, headers: &HeaderMap, scope: &str) -> Result<Turn, Problem> {
+    fn turn(&self, headers: &HeaderMap, scope: &str) -> Result<Turn, Problem> {
         let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
             return Ok(Turn::Unkeyed);
         };
@@ -66,7 +84,7 @@ impl Once {
     }
 
     /// What the key was taken for did not happen.
-    pub(crate) fn give_back(&self, turn: Turn) {
+    fn give_back(&self, turn: Turn) {
         if let Turn::First(key) = turn {
             let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             seen.keys.remove(&key);

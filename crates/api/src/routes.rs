@@ -14,7 +14,8 @@ pub(crate) mod steering;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use converge_engine::command::{Command, Reply};
 use converge_engine::store::{StoreError, TransactError};
 
@@ -46,6 +47,14 @@ impl Api {
             )))
         });
         Ok(answer?)
+    }
+
+    /// Carries out a command after which a row is gone.
+    pub(crate) async fn removed(&self, command: Command) -> Answer {
+        match self.command(command).await? {
+            Reply::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
+            other => Err(unexpected(&other)),
+        }
     }
 }
 

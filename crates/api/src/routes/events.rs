@@ -12,8 +12,8 @@ use converge_types::phase::rfc3339_ms;
 
 use super::Answer;
 use crate::Api;
-use crate::answer::{list, unsigned};
-use crate::check::{Checks, PathArgs, QueryArgs};
+use crate::answer::{cut, list, unsigned};
+use crate::check::{PathArgs, QueryArgs};
 use crate::problem::Problem;
 
 pub(crate) fn router() -> Router<Arc<Api>> {
@@ -30,19 +30,19 @@ pub(crate) async fn events(
     query: QueryArgs,
 ) -> Answer {
     let (kind, name) = path.resource()?;
-    let mut checks = Checks::default();
-    query.known(&mut checks, &["deleted", "limit", "cursor"], &[]);
-    let deleted = query.flag(&mut checks, "deleted");
-    let limit = query.limit(&mut checks) as usize;
-    let after = match query.get("cursor").map(str::parse::<i64>) {
-        None => i64::MIN,
-        Some(Ok(after)) => after,
-        Some(Err(_)) => {
-            checks.add("cursor", "is none that X-Next-Cursor gave");
-            i64::MIN
-        }
-    };
-    checks.finish()?;
+    let (deleted, limit, after) = query.read(&["deleted", "limit", "cursor"], &[], |checks| {
+        let deleted = query.flag(checks, "deleted");
+        let limit = query.limit(checks) as usize;
+        let after = match query.get("cursor").map(str::parse::<i64>) {
+            None => i64::MIN,
+            Some(Ok(after)) => after,
+            Some(Err(_)) => {
+                checks.add("cursor", "is none that X-Next-Cursor gave");
+                i64::MIN
+            }
+        };
+        (deleted, limit, after)
+    })?;
     let revision = api.store.revision().await?;
     let uid = if deleted {
         let tombstone = api.store.tombstone_get(&kind, &name).await?;
@@ -60,12 +60,7 @@ pub(crate) async fn events(
         .await?;
     events.reverse();
     events.retain(|event| event.seq > after);
-    let is_more = events.len() > limit;
-    events.truncate(limit);
-    let next = events
-        .last()
-        .filter(|_| is_more)
-        .map(|event| event.seq.to_string());
+    let next = cut(&mut events, limit, |event| event.seq.to_string());
     Ok(list(
         events.into_iter().map(shown).collect(),
         revision,

@@ -14,11 +14,10 @@ use converge_types::phase::rfc3339_ms;
 use super::manifests::{shown_policy, shown_reactions};
 use super::{Answer, resources, steering};
 use crate::Api;
-use crate::answer::{json, list, raw, unsigned};
-use crate::body::Incoming;
-use crate::check::{Checks, PathArgs, QueryArgs, unconditional, version};
-use crate::once::Turn;
+use crate::answer::{cut, json, list, raw, unsigned};
+use crate::check::{PathArgs, QueryArgs};
 use crate::problem::Problem;
+use crate::write::Write;
 
 pub(crate) fn router() -> Router<Arc<Api>> {
     Router::new()
@@ -31,24 +30,16 @@ pub(crate) fn router() -> Router<Arc<Api>> {
 #[utoipa::path(get, path = "/api/v1/kinds", tag = "kinds", params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)), responses(
     (status = 200, description = "one page", body = api::List<api::Kind>)))]
 pub(crate) async fn kinds(State(api): State<Arc<Api>>, query: QueryArgs) -> Answer {
-    let mut checks = Checks::default();
-    query.known(&mut checks, &["limit", "cursor"], &[]);
-    let limit = query.limit(&mut checks) as usize;
-    let after = query
-        .get("cursor")
-        .and_then(|cursor| checks.parse::<KindVersion>("cursor", cursor));
-    checks.finish()?;
+    let (limit, after) = query.read(&["limit", "cursor"], &[], |checks| {
+        let limit = query.limit(checks) as usize;
+        (limit, query.parsed::<KindVersion>(checks, "cursor"))
+    })?;
     let revision = api.store.revision().await?;
     let mut rows = api.store.manifest_list().await?;
     if let Some(after) = after {
         rows.retain(|(row, _)| row.kv > after);
     }
-    let is_more = rows.len() > limit;
-    rows.truncate(limit);
-    let next = rows
-        .last()
-        .filter(|_| is_more)
-        .map(|(row, _)| row.kv.to_string());
+    let next = cut(&mut rows, limit, |(row, _)| row.kv.to_string());
     let members = api.fleet.members();
     let workers = |kv: &KindVersion| {
         let workers = members.iter().flat_map(|broker| &broker.workers);
@@ -89,12 +80,7 @@ pub(crate) async fn schema(
     query: QueryArgs,
 ) -> Answer {
     let kind = path.kind()?;
-    let mut checks = Checks::default();
-    query.known(&mut checks, &["version"], &[]);
-    let wanted = query
-        .get("version")
-        .and_then(|text| version(&mut checks, "version", text));
-    checks.finish()?;
+    let wanted = query.read(&["version"], &[], |checks| query.version(checks))?;
     let row = match wanted {
         Some(version) => {
             let kv = KindVersion { kind, version };
@@ -129,33 +115,24 @@ pub(crate) async fn reconcile(
     path: PathArgs,
     query: QueryArgs,
     headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
     let kind = path.kind()?;
-    let mut checks = Checks::default();
-    query.known(&mut checks, &["version", "phase"], &[]);
-    let wanted = query
-        .get("version")
-        .and_then(|text| version(&mut checks, "version", text));
-    let phase = query
-        .get("phase")
-        .and_then(|word| resources::phase(&mut checks, word));
-    checks.finish()?;
-    unconditional(&headers)?;
-    body.none().await?;
+    let (wanted, phase) = query.read(&["version", "phase"], &[], |checks| {
+        let wanted = query.version(checks);
+        let phase = query
+            .get("phase")
+            .and_then(|word| resources::phase(checks, word));
+        (wanted, phase)
+    })?;
+    write.bare().await?;
     let rows = api.store.manifest_list().await?;
     if !rows.iter().any(|(row, _)| {
         row.kv.kind == kind && wanted.is_none_or(|version| row.kv.version == version)
     }) {
         return Err(unknown_kind(kind.as_str()));
     }
-    let turn = api.once.turn(&headers, &format!("reconcile kind {kind}"))?;
-    if matches!(turn, Turn::Repeat) {
-        return Ok(json(
-            StatusCode::ACCEPTED,
-            &api::KindReconciled { reconciled: 0 },
-        ));
-    }
+    let scope = format!("reconcile kind {kind}");
     let filter = ResourceFilter {
         kv: wanted.map(|version| KindVersion {
             kind: kind.clone(),
@@ -165,16 +142,10 @@ pub(crate) async fn reconcile(
         phase,
         ..ResourceFilter::default()
     };
-    match steering::reconcile_kind(&api, &filter).await {
-        Ok(reconciled) => Ok(json(
-            StatusCode::ACCEPTED,
-            &api::KindReconciled { reconciled },
-        )),
-        Err(problem) => {
-            api.once.give_back(turn);
-            Err(problem)
-        }
-    }
+    let work = steering::reconcile_kind(&api, &filter);
+    let reconciled = api.once.run(&headers, &scope, work).await?.unwrap_or(0);
+    let body = api::KindReconciled { reconciled };
+    Ok(json(StatusCode::ACCEPTED, &body))
 }
 
 fn unknown_kind(kind: &str) -> Problem {

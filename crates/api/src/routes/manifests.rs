@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::IntoResponse;
+use axum::http::StatusCode;
 use axum::routing::{get, put};
 use converge_api_types as api;
 use converge_engine::command::{self, Command, Reply};
@@ -15,14 +14,15 @@ use converge_types::json::Doc;
 use converge_types::limits;
 use converge_types::manifest::{self, OnConfigChange};
 use converge_types::phase::rfc3339_ms;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Answer, unexpected};
 use crate::Api;
-use crate::answer::{self, json, raw, unsigned, with_etag, with_result};
-use crate::body::{Incoming, check_type, shape};
-use crate::check::{Checks, PathArgs, QueryArgs, precondition};
+use crate::answer::{self, json, raw, unsigned, with_etag};
+use crate::body::{check_type, shape};
+use crate::check::{Checks, PathArgs, QueryArgs};
 use crate::problem::Problem;
+use crate::write::Write;
 
 const POLICY_BYTES: usize = 64 << 10;
 const POLICY_FIELDS: &[(&str, bool)] = &[
@@ -62,13 +62,11 @@ pub(crate) async fn apply(
     State(api): State<Arc<Api>>,
     path: PathArgs,
     query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
     query.none()?;
     let kind = path.kind()?;
-    let precondition = precondition(&headers)?;
-    let doc = body.doc(limits::MANIFEST_BYTES).await?;
+    let (precondition, doc) = write.conditional(limits::MANIFEST_BYTES).await?;
     if let Ok(head) = serde_json::from_slice::<Head>(doc.as_bytes()) {
         let mut checks = Checks::default();
         check_type(&mut checks, head.type_.as_deref(), "manifest");
@@ -92,23 +90,7 @@ pub(crate) async fn apply(
         precondition,
         who: None,
     });
-    match api.command(command).await? {
-        Reply::Manifest {
-            applied,
-            row,
-            notes,
-        } => {
-            let (status, result) = answer::applied(applied);
-            // The row as committed: the store has stamped its revision.
-            let row = api.store.manifest_get(&row.kv).await?.unwrap_or(row);
-            let body = shown(&row, notes)?;
-            Ok(with_result(
-                with_etag(json(status, &body), row.revision),
-                result,
-            ))
-        }
-        other => Err(unexpected(&other)),
-    }
+    api.manifest_written(command, shown).await
 }
 
 /// One manifest, with the policy in force.
@@ -132,22 +114,17 @@ pub(crate) async fn delete(
     State(api): State<Arc<Api>>,
     path: PathArgs,
     query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
     query.none()?;
     let kv = path.pair()?;
-    let precondition = precondition(&headers)?;
-    body.none().await?;
+    let precondition = write.conditional_bare().await?;
     let command = Command::ManifestDelete(command::ManifestDelete {
         kv,
         precondition,
         who: None,
     });
-    match api.command(command).await? {
-        Reply::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
-        other => Err(unexpected(&other)),
-    }
+    api.removed(command).await
 }
 
 /// Edits the policy in force; what is absent stays.
@@ -158,13 +135,11 @@ pub(crate) async fn policy(
     State(api): State<Arc<Api>>,
     path: PathArgs,
     query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
     query.none()?;
     let kv = path.pair()?;
-    let precondition = precondition(&headers)?;
-    let doc = body.doc(POLICY_BYTES).await?;
+    let (precondition, doc) = write.conditional(POLICY_BYTES).await?;
     let edit: api::PolicyApply = shape(&doc, POLICY_FIELDS)?;
     check_policy(&edit)?;
     // Written again without its nulls: here null means absent, in a merge it would mean removed.
@@ -178,17 +153,8 @@ pub(crate) async fn policy(
         precondition,
         who: None,
     });
-    match api.command(command).await? {
-        Reply::Manifest { applied, row, .. } => {
-            let (status, result) = answer::applied(applied);
-            let row = api.store.manifest_get(&row.kv).await?.unwrap_or(row);
-            Ok(with_result(
-                with_etag(json(status, &shown_policy(&row.policy)), row.revision),
-                result,
-            ))
-        }
-        other => Err(unexpected(&other)),
-    }
+    let show = |row: &ManifestRow, _| Ok(shown_policy(&row.policy));
+    api.manifest_written(command, show).await
 }
 
 fn check_policy(edit: &api::PolicyApply) -> Result<(), Problem> {
@@ -227,6 +193,27 @@ impl Api {
                 "kind {kv} is not known here: apply its manifest first"
             ))
         })
+    }
+
+    /// Carries out a command on a manifest; `show` makes the answer of the row and the notes.
+    async fn manifest_written<T: Serialize>(
+        &self,
+        command: Command,
+        show: impl FnOnce(&ManifestRow, Vec<String>) -> Result<T, Problem>,
+    ) -> Answer {
+        match self.command(command).await? {
+            Reply::Manifest {
+                applied,
+                row,
+                notes,
+            } => {
+                // The row as committed: the store has stamped its revision.
+                let row = self.store.manifest_get(&row.kv).await?.unwrap_or(row);
+                let body = show(&row, notes)?;
+                Ok(answer::of_apply(applied, &body, row.revision))
+            }
+            other => Err(unexpected(&other)),
+        }
     }
 }
 

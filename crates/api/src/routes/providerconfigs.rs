@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::IntoResponse;
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,10 +19,11 @@ use converge_types::phase::rfc3339_ms;
 use super::resources::kind_version;
 use super::{Answer, unexpected};
 use crate::Api;
-use crate::answer::{self, json, list, raw, set, with_etag, with_result};
-use crate::body::{Incoming, check_type, object, shape};
-use crate::check::{Checks, PathArgs, QueryArgs, precondition};
+use crate::answer::{self, json, list, raw, with_etag};
+use crate::body::{check_type, object, shape};
+use crate::check::{Checks, PathArgs, QueryArgs};
 use crate::problem::Problem;
+use crate::write::Write;
 
 /// The spec, the bundle in base64, and what is around them.
 const BODY_BYTES: usize = limits::CONFIG_BYTES + limits::BUNDLE_BYTES / 3 * 4 + (1 << 20);
@@ -48,18 +48,11 @@ pub(crate) fn router() -> Router<Arc<Api>> {
     (status = 201, description = "created", body = api::ProviderConfig), (status = 200, description = "configured or unchanged, see X-Apply-Result", body = api::ProviderConfig),
     (status = 400, description = "malformed, or it does not fit the kind's config schema", body = api::Problem, content_type = "application/problem+json"),
     (status = 409, description = "there is another default", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn apply(
-    State(api): State<Arc<Api>>,
-    query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
-) -> Answer {
-    let mut checks = Checks::default();
-    query.known(&mut checks, &["replace_default"], &[]);
-    let replace_default = query.flag(&mut checks, "replace_default");
-    checks.finish()?;
-    let precondition = precondition(&headers)?;
-    let doc = body.doc(BODY_BYTES).await?;
+pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, write: Write) -> Answer {
+    let replace_default = query.read(&["replace_default"], &[], |checks| {
+        query.flag(checks, "replace_default")
+    })?;
+    let (precondition, doc) = write.conditional(BODY_BYTES).await?;
     let body: api::ProviderConfigApply = shape(&doc, FIELDS)?;
     let mut checks = Checks::default();
     check_type(&mut checks, body.type_.as_deref(), "providerconfig");
@@ -103,18 +96,11 @@ pub(crate) async fn apply(
     });
     match api.command(command).await? {
         Reply::Config { applied, row } => {
-            let (status, result) = answer::applied(applied);
             let (row, bundle) = api.store.config_get(&name).await?.unwrap_or((row, None));
             let body = api.config(&row, bundle.as_ref()).await?;
-            let mut response = with_result(with_etag(json(status, &body), row.revision), result);
-            if status == StatusCode::CREATED {
-                set(
-                    response.headers_mut(),
-                    "location",
-                    &format!("/api/v1/providerconfigs/{name}"),
-                );
-            }
-            Ok(response)
+            let response = answer::of_apply(applied, &body, row.revision);
+            let path = format!("/api/v1/providerconfigs/{name}");
+            Ok(answer::with_location(response, &path))
         }
         other => Err(unexpected(&other)),
     }
@@ -124,18 +110,13 @@ pub(crate) async fn apply(
 #[utoipa::path(get, path = "/api/v1/providerconfigs", tag = "providerconfigs", params(("kind" = Option<String>, Query), ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)), responses(
     (status = 200, description = "one page", body = api::List<api::ProviderConfig>)))]
 pub(crate) async fn list_all(State(api): State<Arc<Api>>, query: QueryArgs) -> Answer {
-    let mut checks = Checks::default();
-    query.known(&mut checks, &["kind", "limit", "cursor"], &[]);
-    let kind = query
-        .get("kind")
-        .and_then(|kind| checks.parse::<Kind>("kind", kind));
-    let limit = query.limit(&mut checks);
-    let cursor = query.get("cursor");
-    if let Some(cursor) = cursor {
+    let (kind, limit, cursor) = query.read(&["kind", "limit", "cursor"], &[], |checks| {
+        let kind = query.parsed::<Kind>(checks, "kind");
+        let limit = query.limit(checks);
         // A cursor is the last item of the page before.
-        checks.parse::<ConfigName>("cursor", cursor);
-    }
-    checks.finish()?;
+        query.parsed::<ConfigName>(checks, "cursor");
+        (kind, limit, query.get("cursor"))
+    })?;
     let page = api.store.config_list(kind.as_ref(), cursor, limit).await?;
     let mut items = Vec::with_capacity(page.items.len());
     for row in &page.items {
@@ -149,7 +130,7 @@ pub(crate) async fn list_all(State(api): State<Arc<Api>>, query: QueryArgs) -> A
     (status = 200, description = "the config", body = api::ProviderConfig), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
 pub(crate) async fn read(State(api): State<Arc<Api>>, path: PathArgs, query: QueryArgs) -> Answer {
     query.none()?;
-    let name = name(&path)?;
+    let name: ConfigName = path.only("name")?;
     let found = api.store.config_get(&name).await?;
     let (row, bundle) =
         found.ok_or_else(|| Problem::not_found(format!("there is no providerconfig {name}")))?;
@@ -165,28 +146,17 @@ pub(crate) async fn delete(
     State(api): State<Arc<Api>>,
     path: PathArgs,
     query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
     query.none()?;
-    let name = name(&path)?;
-    let precondition = precondition(&headers)?;
-    body.none().await?;
+    let name: ConfigName = path.only("name")?;
+    let precondition = write.conditional_bare().await?;
     let command = Command::ConfigDelete(command::ConfigDelete {
         name,
         precondition,
         who: None,
     });
-    match api.command(command).await? {
-        Reply::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
-        other => Err(unexpected(&other)),
-    }
-}
-
-fn name(path: &PathArgs) -> Result<ConfigName, Problem> {
-    let mut checks = Checks::default();
-    let name = checks.parse("name", path.get("name"));
-    name.ok_or_else(|| checks.into_problem())
+    api.removed(command).await
 }
 
 impl Api {

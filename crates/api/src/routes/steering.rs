@@ -8,14 +8,16 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use converge_api_types as api;
 use converge_engine::command::{self, Command, Reply};
+use converge_engine::store::ResourceFilter;
 use converge_types::phase::rfc3339_ms;
 
-use super::Answer;
+use super::{Answer, unexpected};
 use crate::Api;
 use crate::answer::{list, raw, unsigned};
-use crate::body::{Incoming, shape};
-use crate::check::{Checks, PathArgs, QueryArgs, unconditional};
-use crate::once::Turn;
+use crate::body::shape;
+use crate::check::{PathArgs, QueryArgs};
+use crate::problem::Problem;
+use crate::write::Write;
 
 /// Bodies of a few numbers.
 const SMALL_BYTES: usize = 64 << 10;
@@ -38,33 +40,22 @@ pub(crate) async fn reconcile(
     path: PathArgs,
     query: QueryArgs,
     headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
     let (kind, name) = path.resource()?;
-    let recursive = scope(&query)?;
-    unconditional(&headers)?;
-    body.none().await?;
-    let turn = api
-        .once
-        .turn(&headers, &format!("reconcile {kind}/{name}"))?;
-    if matches!(turn, Turn::Repeat) {
-        return api
-            .written(Reply::Accepted { resources: 0 }, &kind, &name)
-            .await;
-    }
+    let recursive = is_recursive(&query)?;
+    write.bare().await?;
+    let scope = format!("reconcile {kind}/{name}");
     let command = command::ResourceReconcile {
         kind: kind.clone(),
         name: name.clone(),
         recursive,
         who: None,
     };
-    match api.command(Command::ResourceReconcile(command)).await {
-        Ok(reply) => api.written(reply, &kind, &name).await,
-        Err(problem) => {
-            api.once.give_back(turn);
-            Err(problem)
-        }
-    }
+    let work = api.command(Command::ResourceReconcile(command));
+    let reply = api.once.run(&headers, &scope, work).await?;
+    let reply = reply.unwrap_or(Reply::Accepted { resources: 0 });
+    api.written(reply, &kind, &name).await
 }
 
 /// Stops the next claim of any stage.
@@ -75,10 +66,9 @@ pub(crate) async fn quarantine(
     State(api): State<Arc<Api>>,
     path: PathArgs,
     query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
-    hold(&api, path, query, headers, body, true).await
+    hold(&api, path, query, write, true).await
 }
 
 /// Lets it go on.
@@ -89,24 +79,15 @@ pub(crate) async fn unquarantine(
     State(api): State<Arc<Api>>,
     path: PathArgs,
     query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
-    hold(&api, path, query, headers, body, false).await
+    hold(&api, path, query, write, false).await
 }
 
-async fn hold(
-    api: &Api,
-    path: PathArgs,
-    query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
-    on: bool,
-) -> Answer {
+async fn hold(api: &Api, path: PathArgs, query: QueryArgs, write: Write, on: bool) -> Answer {
     let (kind, name) = path.resource()?;
-    let recursive = scope(&query)?;
-    unconditional(&headers)?;
-    body.none().await?;
+    let recursive = is_recursive(&query)?;
+    write.bare().await?;
     let command = command::ResourceQuarantine {
         kind: kind.clone(),
         name: name.clone(),
@@ -118,12 +99,10 @@ async fn hold(
     api.written(reply, &kind, &name).await
 }
 
-fn scope(query: &QueryArgs) -> Result<bool, crate::problem::Problem> {
-    let mut checks = Checks::default();
-    query.known(&mut checks, &["recursive"], &[]);
-    let recursive = query.flag(&mut checks, "recursive");
-    checks.finish()?;
-    Ok(recursive)
+fn is_recursive(query: &QueryArgs) -> Result<bool, Problem> {
+    query.read(&["recursive"], &[], |checks| {
+        query.flag(checks, "recursive")
+    })
 }
 
 /// Applies a kept authored state whole, as a new generation.
@@ -134,13 +113,11 @@ pub(crate) async fn rollback(
     State(api): State<Arc<Api>>,
     path: PathArgs,
     query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
     let (kind, name) = path.resource()?;
     query.none()?;
-    unconditional(&headers)?;
-    let doc = body.doc(SMALL_BYTES).await?;
+    let doc = write.unconditional(SMALL_BYTES).await?;
     let wanted: api::RollbackRequest = shape(&doc, &[("generation", true)])?;
     let generation = i64::try_from(wanted.generation).unwrap_or(i64::MAX);
     let command = command::ResourceRollback {
@@ -179,15 +156,12 @@ pub(crate) async fn spec_history(
                 who: kept.who.clone(),
             })
         })
-        .collect::<Result<Vec<_>, crate::problem::Problem>>()?;
+        .collect::<Result<Vec<_>, Problem>>()?;
     Ok(list(items, revision, None))
 }
 
 /// A whole kind, page by page; the answer counts.
-pub(crate) async fn reconcile_kind(
-    api: &Api,
-    filter: &converge_engine::store::ResourceFilter,
-) -> Result<u64, crate::problem::Problem> {
+pub(crate) async fn reconcile_kind(api: &Api, filter: &ResourceFilter) -> Result<u64, Problem> {
     let mut reconciled = 0;
     let mut cursor = None;
     loop {
@@ -204,9 +178,9 @@ pub(crate) async fn reconcile_kind(
             })
         });
         for reply in api.store.transact(commands.collect()).await {
-            match reply.map_err(crate::problem::Problem::from) {
+            match reply.map_err(Problem::from) {
                 Ok(Reply::Accepted { resources }) => reconciled += resources,
-                Ok(other) => return Err(super::unexpected(&other)),
+                Ok(other) => return Err(unexpected(&other)),
                 // Removed since the page was read.
                 Err(problem) if problem.status() == StatusCode::NOT_FOUND => {}
                 Err(problem) => return Err(problem),

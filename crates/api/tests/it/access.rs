@@ -82,7 +82,7 @@ async fn readiness_ends_with_the_drain_and_with_the_store_while_liveness_stays()
 #[tokio::test]
 async fn the_document_and_the_router_agree_and_both_prefixes_answer() {
     let harness = Harness::new();
-    let document = harness.get("/api/v1/openapi.json").await.ok(200).json();
+    let document = harness.json("/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().unwrap();
     assert!(paths.len() > 20, "{}", paths.len());
     for (path, methods) in paths {

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use axum::body::Body;
 use converge_api_types as api;
-use converge_conformance::world::{child, composed, composer, done, edge, failed, leaf};
-use converge_types::phase::Stage;
+use converge_conformance::world::{child, composed, composer, composing, done, edge, failed, leaf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -118,13 +117,7 @@ async fn every_answer_has_its_golden_shape() {
     );
     harness
         .world
-        .run(&["app"], |task| {
-            if task.claim.stage == Stage::Compose {
-                result.clone()
-            } else {
-                done("{}")
-            }
-        })
+        .run(&["app"], composing(result, |_| done("{}")))
         .await;
     golden::<api::Resource>(
         "resource_child",

@@ -11,75 +11,34 @@ async fn a_conditional_write_holds_to_what_was_read() {
     harness.world.manifest(&leaf("demo")).await;
     let body = r#"{"kind":"demo","name":"a","spec":{"n":1}}"#;
     let json = ("content-type", "application/json");
-    harness
-        .call(
-            "POST",
-            "/api/v1/resources",
-            &[json, ("if-match", "*")],
-            body,
-        )
-        .await
-        .problem(412);
-    harness
-        .call(
-            "POST",
-            "/api/v1/resources",
-            &[json, ("if-none-match", "*")],
-            body,
-        )
-        .await
-        .ok(201);
-    harness
-        .call(
-            "POST",
-            "/api/v1/resources",
-            &[json, ("if-none-match", "*")],
-            body,
-        )
-        .await
-        .problem(412);
+    let apply = async |condition: (&str, &str), body: &'static str| {
+        harness
+            .call("POST", "/api/v1/resources", &[json, condition], body)
+            .await
+    };
+    let delete = async |etag: &str| {
+        let headers = [json, ("if-match", etag)];
+        harness
+            .call(
+                "DELETE",
+                "/api/v1/resources/demo/a",
+                &headers,
+                Body::empty(),
+            )
+            .await
+    };
+    apply(("if-match", "*"), body).await.problem(412);
+    apply(("if-none-match", "*"), body).await.ok(201);
+    apply(("if-none-match", "*"), body).await.problem(412);
     let read = harness.get("/api/v1/resources/demo/a").await.ok(200);
     let etag = read.header("etag").unwrap().to_owned();
     let next = r#"{"kind":"demo","name":"a","spec":{"n":2}}"#;
-    let changed = harness
-        .call(
-            "POST",
-            "/api/v1/resources",
-            &[json, ("if-match", &etag)],
-            next,
-        )
-        .await
-        .ok(200);
+    let changed = apply(("if-match", &etag), next).await.ok(200);
     assert_eq!(changed.header("x-apply-result"), Some("configured"));
     assert_ne!(changed.header("etag").unwrap(), etag);
-    harness
-        .call(
-            "POST",
-            "/api/v1/resources",
-            &[json, ("if-match", &etag)],
-            body,
-        )
-        .await
-        .problem(412);
-    harness
-        .call(
-            "DELETE",
-            "/api/v1/resources/demo/a",
-            &[json, ("if-match", &etag)],
-            Body::empty(),
-        )
-        .await
-        .problem(412);
-    let etag = changed.header("etag").unwrap();
-    harness
-        .call(
-            "DELETE",
-            "/api/v1/resources/demo/a",
-            &[json, ("if-match", etag)],
-            Body::empty(),
-        )
-        .await
-        .ok(204);
+    apply(("if-match", &etag), body).await.problem(412);
+    delete(&etag).await.problem(412);
+    delete(changed.header("etag").unwrap()).await.ok(204);
 }
 
 #[tokio::test]

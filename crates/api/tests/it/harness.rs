@@ -98,6 +98,12 @@ impl Answer {
     }
 }
 
+/// One text field of every item of a list.
+pub(crate) fn column<'v>(items: &'v Value, field: &str) -> Vec<&'v str> {
+    let items = items.as_array().unwrap().iter();
+    items.map(|item| item[field].as_str().unwrap()).collect()
+}
+
 impl Harness {
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
@@ -175,6 +181,11 @@ impl Harness {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call("GET", path, &[], Body::empty()).await
+    }
+
+    /// The body of a GET that succeeds.
+    pub(crate) async fn json(&self, path: &str) -> Value {
+        self.get(path).await.ok(200).json()
     }
 
     pub(crate) async fn write(&self, method: &str, path: &str, body: impl Into<Body>) -> Answer {

@@ -2,11 +2,10 @@
 
 use axum::body::Body;
 use converge_conformance::world::{
-    child, composed, composer, done, edge, failed, leaf, leaf_with_teardown,
+    child, composed, composer, composing, done, edge, failed, leaf, leaf_with_teardown,
 };
-use converge_types::phase::Stage;
 
-use crate::harness::Harness;
+use crate::harness::{Harness, column};
 
 #[tokio::test]
 async fn an_apply_is_created_then_unchanged_then_configured_and_keeps_every_digit() {
@@ -41,13 +40,13 @@ async fn an_apply_is_created_then_unchanged_then_configured_and_keeps_every_digi
         Some("configured")
     );
     harness.connect("w-1", &["demo"]);
-    let read = harness.get("/api/resources/demo/a").await.ok(200).json();
+    let read = harness.json("/api/resources/demo/a").await;
     assert_eq!(
         (&read["generation"], &read["waiting"]),
         (&2.into(), &"Queued".into())
     );
     harness.world.run(&["demo"], |_| done(r#"{"x":1}"#)).await;
-    let read = harness.get("/api/v1/resources/demo/a").await.ok(200).json();
+    let read = harness.json("/api/v1/resources/demo/a").await;
     assert_eq!(
         (&read["phase"], &read["status"]["x"]),
         (&"Ready".into(), &1.into())
@@ -116,16 +115,9 @@ async fn a_removed_resource_says_when_it_went_and_its_events_stay() {
         .await
         .problem(404);
     let events = harness
-        .get("/api/v1/resources/demo/a/events?deleted=true")
-        .await
-        .ok(200)
-        .json();
-    let words: Vec<_> = events["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|event| event["type"].as_str().unwrap())
-        .collect();
+        .json("/api/v1/resources/demo/a/events?deleted=true")
+        .await;
+    let words = column(&events["items"], "type");
     assert_eq!(
         (words.first(), words.last()),
         (Some(&"applied"), Some(&"deleted")),
@@ -179,16 +171,9 @@ async fn lists_are_paged_filtered_and_short_unless_asked() {
     }
     assert_eq!(seen, ["d0", "d1", "d2", "d3", "d4"]);
     let names = async |query: &str| {
-        let body = harness
-            .get(&format!("/api/v1/resources?{query}"))
-            .await
-            .ok(200)
-            .json();
-        let items = body["items"].as_array().unwrap().clone();
-        items
-            .iter()
-            .map(|item| item["name"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
+        let body = harness.json(&format!("/api/v1/resources?{query}")).await;
+        let names = column(&body["items"], "name").into_iter();
+        names.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(names("phase=failed").await, ["d3"]);
     assert_eq!(names("phase=Failed&phase=Reconciling").await, ["d3", "o"]);
@@ -203,17 +188,9 @@ async fn lists_are_paged_filtered_and_short_unless_asked() {
     assert_eq!(names("kv=other/v1").await, ["o"]);
     assert_eq!(names("name=3").await, ["d3"]);
     assert_eq!(names("owner=demo/none").await, Vec::<String>::new());
-    let full = harness
-        .get("/api/v1/resources?name=d0&view=full")
-        .await
-        .ok(200)
-        .json();
+    let full = harness.json("/api/v1/resources?name=d0&view=full").await;
     assert!(full["items"][0].get("spec").is_some() && full["items"][0].get("status").is_some());
-    let summary = harness
-        .get("/api/v1/resources/summary")
-        .await
-        .ok(200)
-        .json();
+    let summary = harness.json("/api/v1/resources/summary").await;
     assert_eq!(
         (
             &summary["total"],
@@ -272,19 +249,9 @@ async fn a_graph_is_drawn_owners_first_with_its_flows() {
     result.conditions.clear();
     harness
         .world
-        .run(&["app"], |task| {
-            if task.claim.stage == Stage::Compose {
-                result.clone()
-            } else {
-                done("{}")
-            }
-        })
+        .run(&["app"], composing(result, |_| done("{}")))
         .await;
-    let waiting = harness
-        .get("/api/v1/resources/demo/web")
-        .await
-        .ok(200)
-        .json();
+    let waiting = harness.json("/api/v1/resources/demo/web").await;
     assert_eq!(waiting["waiting"], "DependencyNotReady demo/db");
     assert_eq!(
         (&waiting["owner"]["name"], &waiting["root"]["name"]),
@@ -294,26 +261,15 @@ async fn a_graph_is_drawn_owners_first_with_its_flows() {
         .world
         .run(&["demo"], |_| done(r#"{"address":"10.1"}"#))
         .await;
-    let graph = harness
-        .get("/api/v1/resources/app/x/graph")
-        .await
-        .ok(200)
-        .json();
-    let nodes: Vec<_> = graph["nodes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|node| node["name"].as_str().unwrap())
-        .collect();
+    let graph = harness.json("/api/v1/resources/app/x/graph").await;
+    let nodes = column(&graph["nodes"], "name");
     assert_eq!(nodes, ["x", "db", "web"]);
     assert_eq!(graph["nodes"][1]["owner"]["name"], "x");
     assert_eq!(graph["edges"][0]["from"]["name"], "web");
     assert_eq!(graph["edges"][0]["values"][0]["source_field"], "/address");
     let needs = harness
-        .get("/api/v1/resources/demo/web/dependencies")
-        .await
-        .ok(200)
-        .json();
+        .json("/api/v1/resources/demo/web/dependencies")
+        .await;
     assert_eq!(
         (
             &needs["items"][0]["name"],
@@ -321,18 +277,14 @@ async fn a_graph_is_drawn_owners_first_with_its_flows() {
         ),
         (&"db".into(), &"10.1".into())
     );
-    let needed = harness
-        .get("/api/v1/resources/demo/db/dependencies")
-        .await
-        .ok(200)
-        .json();
+    let needed = harness.json("/api/v1/resources/demo/db/dependencies").await;
     assert_eq!(needed["dependents"][0]["name"], "web");
     let children = harness
         .get("/api/v1/resources/app/x/children?limit=1")
         .await
         .ok(200);
     assert_eq!(children.header("x-next-cursor"), Some("demo/db"));
-    let roots = harness.get("/api/v1/resources/roots").await.ok(200).json();
+    let roots = harness.json("/api/v1/resources/roots").await;
     assert_eq!(
         (
             &roots["items"][0]["name"],
@@ -437,18 +389,14 @@ async fn a_kind_and_its_configs_live_their_lives() {
         .await
         .ok(201);
     assert_eq!(
-        harness
-            .get(&format!("{configs}?kind=demo"))
-            .await
-            .ok(200)
-            .json()["items"]
+        harness.json(&format!("{configs}?kind=demo")).await["items"]
             .as_array()
             .unwrap()
             .len(),
         2
     );
     assert_eq!(
-        harness.get(&format!("{configs}/c")).await.ok(200).json()["is_default"],
+        harness.json(&format!("{configs}/c")).await["is_default"],
         false
     );
     harness
