@@ -24,6 +24,17 @@ pub(crate) enum Walk {
     Recursive,
 }
 
+impl Walk {
+    /// As `--recursive` is given or not.
+    pub(crate) fn as_told(recursive: bool) -> Self {
+        if recursive {
+            Self::Recursive
+        } else {
+            Self::Flat
+        }
+    }
+}
+
 /// One document and the file it is from.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {

@@ -88,6 +88,18 @@ impl Document {
         serde_json::from_str(self.field(name)?.get()).ok()
     }
 
+    /// A field that is a string and says something.
+    pub(crate) fn required(&self, name: &str) -> Result<String> {
+        self.text(name)
+            .filter(|text| !text.is_empty())
+            .ok_or_else(|| {
+                self.wrong(
+                    &format!("/{name}"),
+                    &format!("{name} must be a string that is not empty"),
+                )
+            })
+    }
+
     /// A field that is a whole number.
     pub(crate) fn integer(&self, name: &str) -> Option<i64> {
         serde_json::from_str(self.field(name)?.get()).ok()

@@ -10,7 +10,7 @@ mod time;
 mod yaml;
 
 use clap::ValueEnum;
-use converge_client::types::Phase;
+use converge_client::types::{Json, List, Phase};
 use serde_json::value::RawValue;
 
 pub(crate) use json::{compact, pretty};
@@ -22,6 +22,7 @@ pub(crate) use time::{Clock, since, until};
 pub(crate) use yaml::to_yaml;
 
 use crate::context::Out;
+use crate::document::raw;
 use crate::exit::Result;
 
 /// How to show what was read.
@@ -46,6 +47,21 @@ pub(crate) fn document(out: &mut Out, format: Format, value: &RawValue) -> Resul
         Format::Yaml => out.text(&to_yaml(value)),
         _ => out.line(&pretty(value.get())),
     }
+}
+
+/// Shows a whole list as JSON or YAML, where that is the format; else it is the caller's. Says which.
+pub(crate) fn whole_list(out: &mut Out, format: Format, list: &List<Json>) -> Result<bool> {
+    if !matches!(format, Format::Json | Format::Yaml) {
+        return Ok(false);
+    }
+    let items: Vec<&str> = list.items.iter().map(|item| item.get()).collect();
+    let body = raw(format!(
+        "{{\"items\":[{}],\"revision\":{}}}",
+        items.join(","),
+        list.revision
+    ))?;
+    document(out, format, &body)?;
+    Ok(true)
 }
 
 /// A text in one line without control characters, so that it can neither move a cursor nor break a table.

@@ -71,6 +71,24 @@ Examples:
   conctl get stdshell/a -o yaml | conctl apply -f -
   conctl apply -f config.yaml --bundle policies/   a providerconfig whose bundle is the packed directory")]
 pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    files: FileFlags,
+    /// The bundle of the one providerconfig among the documents: a directory to pack, or a file taken as it is.
+    #[arg(long, value_name = "DIR|FILE")]
+    bundle: Option<PathBuf>,
+    /// Make a providerconfig the default of its kind although another one is.
+    #[arg(long)]
+    replace_default: bool,
+    #[command(flatten)]
+    wait: WaitFlags,
+    /// How to show the result.
+    #[arg(short = 'o', long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Format,
+}
+
+/// Which files to read.
+#[derive(Debug, Args)]
+pub(crate) struct FileFlags {
     /// A file, a directory, or - for stdin; may be repeated.
     #[arg(
         short = 'f',
@@ -85,17 +103,14 @@ pub(crate) struct ApplyArgs {
     /// What every document is.
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     object_type: Option<ObjectType>,
-    /// The bundle of the one providerconfig among the documents: a directory to pack, or a file taken as it is.
-    #[arg(long, value_name = "DIR|FILE")]
-    bundle: Option<PathBuf>,
-    /// Make a providerconfig the default of its kind although another one is.
-    #[arg(long)]
-    replace_default: bool,
-    #[command(flatten)]
-    wait: WaitFlags,
-    /// How to show the result.
-    #[arg(short = 'o', long, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Format,
+}
+
+impl FileFlags {
+    /// What the files say, in the order it is to be applied in.
+    pub(crate) fn plan(&self) -> Result<Vec<Planned>> {
+        let read = read_paths(&self.files, Walk::as_told(self.recursive))?;
+        plan(read, self.object_type)
+    }
 }
 
 /// A document on its way: what it is, besides what it says.
@@ -120,12 +135,7 @@ pub(crate) struct Applied {
 }
 
 pub(crate) async fn run(cx: &mut Context, args: ApplyArgs) -> Result {
-    let walk = if args.recursive {
-        Walk::Recursive
-    } else {
-        Walk::Flat
-    };
-    let mut plan = plan(read_paths(&args.files, walk)?, args.object_type)?;
+    let mut plan = args.files.plan()?;
     if plan.is_empty() {
         return Err(Failure::usage("the files hold no document"));
     }
@@ -307,7 +317,7 @@ async fn send(client: &Client, planned: &Planned, options: Options) -> Result<Ap
     let failed = |err: Error| refused(planned, err);
     match planned.object_type {
         ObjectType::Manifest => {
-            let kind = required(document, "kind")?;
+            let kind = document.required("kind")?;
             let answer = client.manifest_apply(&kind, body).await.map_err(failed)?;
             Ok(Applied {
                 label: format!(
@@ -355,18 +365,6 @@ async fn send(client: &Client, planned: &Planned, options: Options) -> Result<Ap
             })
         }
     }
-}
-
-fn required(document: &Document, field: &str) -> Result<String> {
-    document
-        .text(field)
-        .filter(|text| !text.is_empty())
-        .ok_or_else(|| {
-            document.wrong(
-                &format!("/{field}"),
-                &format!("{field} must be a string that is not empty"),
-            )
-        })
 }
 
 fn text(body: &[u8]) -> String {

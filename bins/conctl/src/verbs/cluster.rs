@@ -3,8 +3,8 @@
 use clap::Args;
 use converge_client::types::{ClusterMember, WorkerInfo};
 
+use super::items;
 use crate::context::Context;
-use crate::document::raw;
 use crate::exit::Result;
 use crate::output::{self, Clock, Format, Table, clean, since};
 
@@ -28,19 +28,10 @@ pub(crate) async fn run(cx: &mut Context, args: ClusterArgs) -> Result {
 pub(crate) async fn show(cx: &mut Context, format: Format) -> Result {
     let client = cx.client()?;
     let list = client.list(&["cluster-members"], &[]).await?;
-    if matches!(format, Format::Json | Format::Yaml) {
-        let items: Vec<&str> = list.items.iter().map(|item| item.get()).collect();
-        let body = raw(format!(
-            "{{\"items\":[{}],\"revision\":{}}}",
-            items.join(","),
-            list.revision
-        ))?;
-        return output::document(&mut cx.out, format, &body);
+    if output::whole_list(&mut cx.out, format, &list)? {
+        return Ok(());
     }
-    let mut members = Vec::new();
-    for item in &list.items {
-        members.push(client.decode::<ClusterMember>(item.get().as_bytes())?);
-    }
+    let members: Vec<ClusterMember> = items(&client, &list)?;
     if format == Format::Name {
         for member in &members {
             cx.out.line(&clean(&member.id))?;

@@ -55,11 +55,7 @@ pub(crate) async fn run(cx: &mut Context, args: DeleteArgs) -> Result {
     let targets = if args.files.is_empty() {
         some_targets(&args.names)?
     } else {
-        let walk = if args.recursive {
-            Walk::Recursive
-        } else {
-            Walk::Flat
-        };
+        let walk = Walk::as_told(args.recursive);
         let mut plan = plan(read_paths(&args.files, walk)?, None)?;
         plan.reverse();
         plan.iter()
@@ -154,26 +150,18 @@ async fn delete(
 }
 
 pub(crate) fn named_by(object_type: ObjectType, document: &Document) -> Result<Target> {
-    let text = |field: &str| {
-        document
-            .text(field)
-            .filter(|text| !text.is_empty())
-            .ok_or_else(|| {
-                document.wrong(
-                    &format!("/{field}"),
-                    &format!("{field} must be a string that is not empty"),
-                )
-            })
-    };
     Ok(match object_type {
         ObjectType::Manifest => Target::Manifest {
-            kind: text("kind")?,
+            kind: document.required("kind")?,
             version: document.integer("kind_version"),
         },
-        ObjectType::ProviderConfig => Target::ProviderConfig(text("name")?),
-        ObjectType::ReactorBinding => Target::ReactorBinding(text("name")?),
-        ObjectType::Resource | ObjectType::Cluster => Target::Resource(
-            converge_client::types::ObjectRef::new(text("kind")?, text("name")?),
-        ),
+        ObjectType::ProviderConfig => Target::ProviderConfig(document.required("name")?),
+        ObjectType::ReactorBinding => Target::ReactorBinding(document.required("name")?),
+        ObjectType::Resource | ObjectType::Cluster => {
+            Target::Resource(converge_client::types::ObjectRef::new(
+                document.required("kind")?,
+                document.required("name")?,
+            ))
+        }
     })
 }

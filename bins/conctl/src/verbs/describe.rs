@@ -303,27 +303,15 @@ fn events(text: &mut String, events: &List<Json>, now: Clock) {
         return;
     }
     section(text, "Events");
-    let mut table = Table::new(&["AGE", "TYPE", "GEN", "REACTION", "COUNT", "WHO", "MESSAGE"]);
+    let mut table = super::events::table();
     let newest = events.items.len().saturating_sub(EVENTS);
     for event in &events.items[newest..] {
         // An event this client does not understand is not a reason to show nothing.
         let Ok(event) = serde_json::from_str::<Event>(event.get()) else {
             continue;
         };
-        table.row(vec![
-            since(&event.at, now).into(),
-            clean(&event.type_).into(),
-            event.generation.to_string().into(),
-            clean(event.reaction.as_deref().unwrap_or_default()).into(),
-            if event.count > 1 {
-                format!("x{}", event.count)
-            } else {
-                String::new()
-            }
-            .into(),
-            clean(event.who.as_deref().unwrap_or_default()).into(),
-            brief(&event.message, MESSAGE_CHARS).into(),
-        ]);
+        let message = brief(&event.message, MESSAGE_CHARS);
+        super::events::add_row(&mut table, &event, now, message);
     }
     if newest > 0 {
         let _ = writeln!(text, "  … {newest} older: conctl events");

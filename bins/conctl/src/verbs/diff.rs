@@ -4,19 +4,16 @@
 //! differences by value show, which are those the server goes by.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use clap::Args;
 use converge_client::Client;
 use serde_json::value::RawValue;
 use similar::TextDiff;
 
-use super::apply::{Planned, plan};
+use super::apply::{FileFlags, Planned};
 use super::get;
 use crate::context::Context;
-use crate::document::{
-    Document, Shape, Walk, json_string, push_json_string, raw, read_paths, shape,
-};
+use crate::document::{Document, Shape, json_string, push_json_string, raw, shape};
 use crate::exit::{self, Failure, Result};
 use crate::names::{ObjectType, Target};
 use crate::output::{clean, to_yaml};
@@ -34,32 +31,15 @@ Examples:
   conctl diff -f demo.yaml
   conctl diff -f kinds/ -f app.yaml --exit-code    exits 1 when something would change")]
 pub(crate) struct DiffArgs {
-    /// A file, a directory, or - for stdin; may be repeated.
-    #[arg(
-        short = 'f',
-        long = "filename",
-        value_name = "FILE|DIR|-",
-        required = true
-    )]
-    files: Vec<PathBuf>,
-    /// Also read the directories in a directory.
-    #[arg(short = 'R', long)]
-    recursive: bool,
-    /// What every document is.
-    #[arg(long = "type", value_enum, value_name = "TYPE")]
-    object_type: Option<ObjectType>,
+    #[command(flatten)]
+    files: FileFlags,
     /// Exit 1 when something would change.
     #[arg(long)]
     exit_code: bool,
 }
 
 pub(crate) async fn run(cx: &mut Context, args: DiffArgs) -> Result {
-    let walk = if args.recursive {
-        Walk::Recursive
-    } else {
-        Walk::Flat
-    };
-    let plan = plan(read_paths(&args.files, walk)?, args.object_type)?;
+    let plan = args.files.plan()?;
     let client = cx.client()?;
     let mut differs = false;
     for planned in &plan {

@@ -6,8 +6,8 @@ use clap::Args;
 use converge_client::types::{Event, Json, List, ObjectRef};
 use converge_client::{Client, Error};
 
+use super::items;
 use crate::context::{Context, POLL_INTERVAL};
-use crate::document::raw;
 use crate::exit::{Failure, Result};
 use crate::names;
 use crate::output::{self, Clock, Format, Table, clean, compact, since};
@@ -47,28 +47,18 @@ pub(crate) async fn run(cx: &mut Context, args: EventsArgs) -> Result {
     let list = read(&client, &reference, args.deleted)
         .await
         .map_err(about)?;
-    match args.output {
-        Format::Json | Format::Yaml => {
-            let items: Vec<&str> = list.items.iter().map(|item| item.get()).collect();
-            let body = raw(format!(
-                "{{\"items\":[{}],\"revision\":{}}}",
-                items.join(","),
-                list.revision
-            ))?;
-            output::document(&mut cx.out, args.output, &body)
-        }
-        _ => {
-            let mut table = table();
-            for item in &list.items {
-                row(&mut table, &client.decode(item.get().as_bytes())?);
-            }
-            if list.items.is_empty() {
-                cx.progress.note("no events");
-                return Ok(());
-            }
-            cx.out.text(&table.render(""))
-        }
+    if output::whole_list(&mut cx.out, args.output, &list)? {
+        return Ok(());
     }
+    let mut table = table();
+    for event in items::<Event>(&client, &list)? {
+        add_row(&mut table, &event, Clock::now(), whole_message(&event));
+    }
+    if list.items.is_empty() {
+        cx.progress.note("no events");
+        return Ok(());
+    }
+    cx.out.text(&table.render(""))
 }
 
 /// All events of a resource, oldest first.
@@ -91,13 +81,15 @@ pub(crate) async fn read(
     Ok(list)
 }
 
-fn table() -> Table {
+/// A table of events, for [`add_row`].
+pub(crate) fn table() -> Table {
     Table::new(&["AGE", "TYPE", "GEN", "REACTION", "COUNT", "WHO", "MESSAGE"])
 }
 
-fn row(table: &mut Table, event: &Event) {
+/// An event in such a table; how much of its message is shown is the caller's.
+pub(crate) fn add_row(table: &mut Table, event: &Event, now: Clock, message: String) {
     table.row(vec![
-        since(&event.at, Clock::now()).into(),
+        since(&event.at, now).into(),
         clean(&event.type_).into(),
         event.generation.to_string().into(),
         clean(event.reaction.as_deref().unwrap_or_default()).into(),
@@ -108,8 +100,12 @@ fn row(table: &mut Table, event: &Event) {
         }
         .into(),
         clean(event.who.as_deref().unwrap_or_default()).into(),
-        clean(event.message.trim()).into(),
+        message.into(),
     ]);
+}
+
+fn whole_message(event: &Event) -> String {
+    clean(event.message.trim())
 }
 
 /// Shows what is new or counted on, until the resource is gone.
@@ -167,7 +163,7 @@ fn show_new(
     for item in &list.items {
         let event: Event = client.decode(item.get().as_bytes())?;
         if counts.insert(event.seq, event.count) != Some(event.count) {
-            row(table, &event);
+            add_row(table, &event, Clock::now(), whole_message(&event));
             documents.push(item);
         }
     }

@@ -11,7 +11,7 @@ use converge_client::types::{
 };
 use converge_client::{Client, Error};
 
-use super::cluster;
+use super::{cluster, items};
 use crate::context::{Context, POLL_INTERVAL};
 use crate::document::raw;
 use crate::exit::{Failure, Result};
@@ -142,7 +142,7 @@ pub(crate) async fn all(cx: &mut Context, object_type: ObjectType, format: Forma
         ObjectType::ReactorBinding => &["reactor-bindings"],
     };
     let list = client.list(path, &[]).await?;
-    if show_as_document(cx, &list, format)? {
+    if output::whole_list(&mut cx.out, format, &list)? {
         return Ok(());
     }
     let (now, wide) = (Clock::now(), format == Format::Wide);
@@ -190,15 +190,8 @@ async fn resources(client: &Client, query: &ResourceQuery) -> Result<List<Json>,
     Ok(list)
 }
 
-fn items<T: serde::de::DeserializeOwned>(client: &Client, list: &List<Json>) -> Result<Vec<T>> {
-    list.items
-        .iter()
-        .map(|item| client.decode(item.get().as_bytes()).map_err(Failure::from))
-        .collect()
-}
-
 fn show_resources(cx: &mut Context, client: &Client, list: &List<Json>, format: Format) -> Result {
-    if show_as_document(cx, list, format)? {
+    if output::whole_list(&mut cx.out, format, list)? {
         return Ok(());
     }
     let (now, wide) = (Clock::now(), format == Format::Wide);
@@ -223,21 +216,6 @@ fn show_table(cx: &mut Context, names: Vec<String>, table: &Table, format: Forma
         return Ok(());
     }
     cx.out.text(&table.render(""))
-}
-
-/// Shows a list as JSON or YAML, when that is what is wanted.
-fn show_as_document(cx: &mut Context, list: &List<Json>, format: Format) -> Result<bool> {
-    if !matches!(format, Format::Json | Format::Yaml) {
-        return Ok(false);
-    }
-    let items: Vec<&str> = list.items.iter().map(|item| item.get()).collect();
-    let body = raw(format!(
-        "{{\"items\":[{}],\"revision\":{}}}",
-        items.join(","),
-        list.revision
-    ))?;
-    output::document(&mut cx.out, format, &body)?;
-    Ok(true)
 }
 
 /// What was shown last of each resource, by identity.

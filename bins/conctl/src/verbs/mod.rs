@@ -19,6 +19,8 @@ pub(crate) mod sync;
 pub(crate) mod wait;
 
 use converge_client::Client;
+use converge_client::types::{Json, List};
+use serde::de::DeserializeOwned;
 
 use crate::exit::{self, Failure, Result};
 
@@ -32,6 +34,14 @@ async fn newest_version(client: &Client, kind: &str) -> Result<i64> {
         .map(|item| item.kind_version)
         .max()
         .ok_or_else(|| Failure::new(exit::NOT_FOUND, format!("there is no kind {kind}")))
+}
+
+/// The items of a list as what they are.
+fn items<T: DeserializeOwned>(client: &Client, list: &List<Json>) -> Result<Vec<T>> {
+    list.items
+        .iter()
+        .map(|item| client.decode(item.get().as_bytes()).map_err(Failure::from))
+        .collect()
 }
 
 /// A key that makes one command's request the same request however often it is sent.

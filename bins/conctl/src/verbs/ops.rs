@@ -9,7 +9,7 @@ use converge_client::Client;
 use converge_client::types::{Json, ObjectRef, Operation, OperationRequest, OperationState};
 use tokio::time::{Instant, sleep};
 
-use super::idempotency_key;
+use super::{idempotency_key, items};
 use crate::cli::WaitFlags;
 use crate::context::{Context, POLL_INTERVAL};
 use crate::document::raw;
@@ -151,19 +151,10 @@ async fn list(cx: &mut Context, client: &Client, target: &ObjectRef, format: For
     let list = client
         .list(&["resources", &target.kind, &target.name, "ops"], &[])
         .await?;
-    if matches!(format, Format::Json | Format::Yaml) {
-        let items: Vec<&str> = list.items.iter().map(|item| item.get()).collect();
-        let body = raw(format!(
-            "{{\"items\":[{}],\"revision\":{}}}",
-            items.join(","),
-            list.revision
-        ))?;
-        return output::document(&mut cx.out, format, &body);
+    if output::whole_list(&mut cx.out, format, &list)? {
+        return Ok(());
     }
-    let mut operations = Vec::new();
-    for item in &list.items {
-        operations.push(client.decode::<Operation>(item.get().as_bytes())?);
-    }
+    let operations: Vec<Operation> = items(client, &list)?;
     if format == Format::Name {
         return operations
             .iter()
