@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::steps::{self, Step};
 use crate::tree::{self, cargo, run as must};
@@ -73,21 +73,5 @@ pub(crate) fn run(only: &[String], list: bool) -> Result<()> {
         STEPS.iter().for_each(|step| println!("{}", step.name));
         return Ok(());
     }
-    let unknown: Vec<&str> = only
-        .iter()
-        .map(String::as_str)
-        .filter(|name| !STEPS.iter().any(|step| step.name == *name))
-        .collect();
-    if !unknown.is_empty() {
-        bail!(
-            "no such step: {} (see `cargo xtask ci --list`)",
-            unknown.join(", ")
-        );
-    }
-    steps::run(
-        &STEPS
-            .iter()
-            .filter(|step| only.is_empty() || only.iter().any(|name| name == step.name))
-            .collect::<Vec<_>>(),
-    )
+    steps::run(&steps::named("step", "ci", STEPS, |step| step.name, only)?)
 }

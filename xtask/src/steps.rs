@@ -10,6 +10,31 @@ pub(crate) struct Step {
     pub(crate) work: fn() -> Result<()>,
 }
 
+/// What of `all` is named, or all of it when nothing is; a name there is none of is refused.
+pub(crate) fn named<'a, T>(
+    what: &str,
+    task: &str,
+    all: &'a [T],
+    name: impl Fn(&T) -> &'static str,
+    wanted: &[String],
+) -> Result<Vec<&'a T>> {
+    let unknown: Vec<&str> = wanted
+        .iter()
+        .map(String::as_str)
+        .filter(|wanted| !all.iter().any(|one| name(one) == *wanted))
+        .collect();
+    if !unknown.is_empty() {
+        bail!(
+            "no such {what}: {} (see `cargo xtask {task} --list`)",
+            unknown.join(", ")
+        );
+    }
+    Ok(all
+        .iter()
+        .filter(|one| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name(one)))
+        .collect())
+}
+
 /// Runs the steps one after another, a failing one included, and prints what each took.
 pub(crate) fn run(steps: &[&Step]) -> Result<()> {
     let started = Instant::now();

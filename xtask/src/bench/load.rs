@@ -72,45 +72,44 @@ pub(crate) fn await_ready(http: &Http, count: u64) -> Result<()> {
 
 /// Waits until a worker serves every one of its kinds.
 pub(crate) fn await_worker(http: &Http) -> Result<()> {
-    let limit = Instant::now() + Duration::from_secs(30);
-    loop {
-        interrupt::check()?;
-        let members = http.get("/cluster-members")?;
-        let workers = members["items"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .flat_map(|broker| broker["workers"].as_array().into_iter().flatten());
-        let serves = |worker: &Value| {
-            worker["kinds"].as_array().is_some_and(|kinds| {
-                !kinds.is_empty() && kinds.iter().all(|kind| kind["ready"] == true)
-            })
-        };
-        if workers.into_iter().any(serves) {
-            return Ok(());
-        }
-        if Instant::now() > limit {
-            bail!("no worker serves after 30 s: {members}");
-        }
-    }
+    let serves = |worker: &&Value| {
+        worker["kinds"].as_array().is_some_and(|kinds| {
+            !kinds.is_empty() && kinds.iter().all(|kind| kind["ready"] == true)
+        })
+    };
+    await_workers(http, "no worker serves", |workers| {
+        workers.iter().any(serves)
+    })
 }
 
 /// Waits until no worker is connected any more.
 pub(crate) fn await_nobody(http: &Http) -> Result<()> {
+    await_workers(http, "a stopped worker is still listed", |workers| {
+        workers.is_empty()
+    })
+}
+
+/// Waits until the workers that are connected are as wanted.
+fn await_workers(
+    http: &Http,
+    otherwise: &str,
+    are_as_wanted: impl Fn(&[&Value]) -> bool,
+) -> Result<()> {
     let limit = Instant::now() + Duration::from_secs(30);
     loop {
         interrupt::check()?;
         let members = http.get("/cluster-members")?;
-        let none = members["items"]
+        let workers: Vec<&Value> = members["items"]
             .as_array()
             .into_iter()
             .flatten()
-            .all(|broker| broker["workers"].as_array().is_none_or(Vec::is_empty));
-        if none {
+            .flat_map(|broker| broker["workers"].as_array().into_iter().flatten())
+            .collect();
+        if are_as_wanted(&workers) {
             return Ok(());
         }
         if Instant::now() > limit {
-            bail!("a stopped worker is still listed after 30 s: {members}");
+            bail!("{otherwise} after 30 s: {members}");
         }
     }
 }

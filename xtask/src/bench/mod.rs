@@ -12,9 +12,9 @@ mod starlark;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use crate::{interrupt, tree};
+use crate::{interrupt, steps, tree};
 
 /// A measurement: its name on the command line, what it tells, and the function.
 struct Bench {
@@ -116,23 +116,10 @@ pub(crate) fn run(names: &[String], rounds: u32, list: bool) -> Result<()> {
             .for_each(|bench| println!("{:<10} {}", bench.name, bench.about));
         return Ok(());
     }
-    let unknown: Vec<&str> = names
-        .iter()
-        .map(String::as_str)
-        .filter(|name| !BENCHES.iter().any(|bench| bench.name == *name))
-        .collect();
-    if !unknown.is_empty() {
-        bail!(
-            "no such bench: {} (see `cargo xtask bench --list`)",
-            unknown.join(", ")
-        );
-    }
+    let benches = steps::named("bench", "bench", BENCHES, |bench| bench.name, names)?;
     interrupt::listen()?;
     let setting = Setting { rounds };
-    for bench in BENCHES
-        .iter()
-        .filter(|bench| names.is_empty() || names.iter().any(|name| name == bench.name))
-    {
+    for bench in benches {
         println!("\n{}: {}", bench.name, bench.about);
         (bench.run)(&setting)?;
     }
