@@ -2,6 +2,7 @@
 #![cfg(feature = "testing")]
 #![expect(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ fn the_worker_process() {
         .unwrap();
     let provider = FnProvider::new(pair(), async |ctx, request| {
         if request.resource.name == "slow" {
+            // Tells the test that it runs: a task that was only claimed may never have arrived.
+            println!("{RUNS}");
             ctx.cancelled().await;
             return Err(TaskError::transient("cut"));
         }
@@ -45,6 +48,20 @@ fn the_worker_process() {
     std::process::exit(code);
 }
 
+/// What the worker prints when its slow task runs.
+const RUNS: &str = "the slow task runs";
+
+/// Waits until the worker's slow task runs.
+async fn runs(worker: &mut Child) {
+    let out = worker.stdout.take().unwrap();
+    let seen = tokio::task::spawn_blocking(|| {
+        let mut lines = BufReader::new(out).lines();
+        lines.any(|line| line.unwrap().contains(RUNS))
+    });
+    let seen = tokio::time::timeout(LIMIT, seen).await;
+    assert!(seen.unwrap().unwrap(), "it ended before its task ran");
+}
+
 fn worker(vars: &[(&str, &str)]) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "the_worker_process", "--nocapture"])
@@ -52,7 +69,7 @@ fn worker(vars: &[(&str, &str)]) -> Child {
         .env("WORKER_DRAIN_TIMEOUT", "20s")
         .envs(vars.iter().copied())
         .stderr(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap()
 }
@@ -110,13 +127,7 @@ async fn a_second_signal_ends_it_at_once_with_130() {
     let broker = MemoryBroker::start().await.unwrap();
     let mut worker = worker(&[("BROKER_ADDR", &broker.addr())]);
     broker.apply(&pair(), "slow", serde_json::json!({}).into());
-    broker
-        .until(LIMIT, "the task runs", |broker| {
-            broker
-                .job(&pair(), "slow")
-                .is_some_and(|job| job.is_claimed)
-        })
-        .await;
+    runs(&mut worker).await;
     signal(&worker, "-INT");
     broker
         .until(LIMIT, "it drains", |broker| !broker.is_served(&pair()))

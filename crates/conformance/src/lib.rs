@@ -6,5 +6,6 @@
 pub mod clock;
 pub mod memory;
 pub mod sim;
+pub mod state;
 pub mod suite;
 pub mod world;

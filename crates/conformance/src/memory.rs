@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use converge_engine::command::{self, Command, Reply};
+use converge_engine::stamp::stamp;
 use converge_engine::store::{SignalStream, Signals, StoreError, TransactError};
 use tokio::sync::watch;
 
@@ -74,8 +75,9 @@ impl MemoryStore {
         for command in commands {
             let now = self.clock.now_ms();
             replies.push(match command::run_embedded(command, &mut *tables, now) {
-                Ok((reply, writes)) => {
+                Ok((mut reply, mut writes)) => {
                     signals.merge(writes.signals.clone());
+                    stamp(&mut writes, &mut reply, &mut tables.revision);
                     tables.apply(writes);
                     Ok(reply)
                 }
@@ -127,6 +129,12 @@ impl MemoryStore {
         .unwrap_or_else(|halt| vec![format!("the audit could not read: {halt:?}")]);
         found.extend(tables.wrong_sums());
         found
+    }
+
+    /// Rows that commands have read and written so far: what they cost, whatever else the machine does.
+    #[must_use]
+    pub fn work(&self) -> u64 {
+        self.tables().work
     }
 
     /// Every resource row, by uid.

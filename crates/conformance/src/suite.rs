@@ -22,7 +22,7 @@ macro_rules! suite {
             another_version_flips_in_place, labels_bump_nothing, history_keeps_twenty, names_come_back_with_a_new_uid);
         $crate::suite!(@ $open; manifests: a_compatible_edit_is_taken_and_a_breaking_one_refused, a_used_manifest_is_not_deleted,
             an_illegal_manifest_lists_everything, a_manifest_edit_ends_a_terminal_pin);
-        $crate::suite!(@ $open; passes: a_result_lands_once, half_a_claim_is_fenced, what_moved_while_it_ran_stays_due, status_outside_the_mask_is_dropped,
+        $crate::suite!(@ $open; passes: a_result_lands_once, half_a_claim_is_fenced, what_moved_while_it_ran_stays_due, status_outside_the_mask_is_dropped, the_mask_is_that_of_the_claim,
             bad_status_is_a_terminal_failure, a_second_look_doubles_until_true, a_resync_that_fails_pins_nothing, unknown_is_reconciling_and_false_is_degraded);
         $crate::suite!(@ $open; observed: a_policy_edit_begins_and_ends_resyncs, a_resync_composes_and_works, a_resync_under_way_changes_no_phase,
             a_look_that_loses_workers_backs_off, a_pass_asked_for_while_one_runs_is_run, a_pass_asked_for_stays_urgent_behind_a_retry,
@@ -31,7 +31,8 @@ macro_rules! suite {
             a_composer_flips_a_child);
         $crate::suite!(@ $open; settling: a_failed_rollup_runs_again_when_something_below_changes, a_config_name_that_is_freed_cures_a_refusal,
             a_failed_composite_settles_with_what_is_below, what_is_said_above_follows_a_lost_lease);
-        $crate::suite!(@ $open; owed: a_flip_keeps_the_teardown_it_owes, a_missing_config_holds_a_teardown);
+        $crate::suite!(@ $open; owed: a_flip_keeps_the_teardown_it_owes, a_missing_config_holds_a_teardown,
+            teardown_reads_the_config_dispatched_last, an_orphan_keeps_the_config_its_composer_dropped);
         $crate::suite!(@ $open; failures: transient_failures_back_off_and_give_up_at_the_limit, a_terminal_failure_is_pinned_to_its_inputs,
             interrupted_is_no_attempt, the_third_lost_lease_counts, a_suspect_runs_alone, reconcile_ends_pin_and_backoff, quarantine_stops_claims, waking_says_when_the_next_timer_is);
         $crate::suite!(@ $open; dispatch: caps_hold_across_workers, higher_classes_go_first_and_none_starves, roots_take_turns,

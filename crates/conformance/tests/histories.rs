@@ -2,8 +2,9 @@
 
 use converge_conformance::sim;
 
-/// Seeds that failed once.
-const KEPT: &[u64] = &[11, 69, 79, 2_667];
+/// Seeds that failed once, of the history as it is told now; what each of them found is a scenario of the suite besides, which stays when
+/// histories change: `owed::an_orphan_keeps_the_config_its_composer_dropped` and `owed::teardown_reads_the_config_dispatched_last`.
+const KEPT: &[u64] = &[17, 1_037];
 
 fn check(seed: u64) {
     if let Err(wrong) = sim::run(seed, 120) {

@@ -15,6 +15,7 @@ pub mod decide;
 pub mod fleet;
 pub mod model;
 pub mod refusal;
+pub mod stamp;
 pub mod store;
 pub mod view;
 pub mod waiting;

@@ -61,7 +61,7 @@ pub enum Need {
     Overrides(KindVersion),
     /// [`Rows::Bundle`].
     Bundle(ConfigName),
-    /// [`Rows::Uids`]: resources with this `config_ref`, by uid, after the given one, at most `limit`.
+    /// [`Rows::Uids`]: resources that read this config ([`Resource::reads`]), by uid, after the given one, at most `limit`.
     ConfigUsers(ConfigName, Option<Uid>, u32),
     /// [`Rows::Uids`]: resources of the pair, and deleting ones whose teardown runs at it, by uid, after the given one, at most `limit`.
     PairResources(KindVersion, Option<Uid>, u32),

@@ -9,7 +9,10 @@ use rusqlite::{Connection, OpenFlags};
 /// Marks a file as ours: "conv".
 const APPLICATION_ID: i64 = 0x636f_6e76;
 /// In order; the schema version of a file is how many of them it has seen.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_initial.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/0001_initial.sql"),
+    include_str!("../migrations/0002_what_teardown_reads.sql"),
+];
 /// Pages (of 4 KiB) in the WAL after which a commit copies them into the file.
 const CHECKPOINT_PAGES: i64 = 4_000;
 /// More statements than there are texts of.

@@ -17,7 +17,6 @@ mod reads;
 mod rows;
 mod signals;
 mod sql;
-mod stamp;
 mod tables;
 mod writer;
 

@@ -136,7 +136,7 @@ fn completion(task: &Task, failure: Option<TaskFailure>) -> Command {
 
 fn row(reply: Result<Reply, TransactError>) -> (Applied, Arc<Resource>) {
     match reply {
-        Ok(Reply::Resource { applied, row }) => (applied, row),
+        Ok(Reply::Resource { applied, row, .. }) => (applied, row),
         other => panic!("{other:?}"),
     }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use converge_engine::Reply;
 use converge_engine::command::{Command, run_embedded};
 use converge_engine::model::Millis;
+use converge_engine::stamp::stamp;
 use converge_engine::store::{Signals, StoreError, TransactError};
 use tokio::sync::{mpsc, oneshot};
 
@@ -21,7 +22,6 @@ use crate::clock::Monotonic;
 use crate::fault::Fault;
 use crate::signals::Hub;
 use crate::sql;
-use crate::stamp::stamp;
 use crate::tables::Tables;
 
 /// How often a disk that took no writes is tried again, and a WAL that readers kept from being cut.

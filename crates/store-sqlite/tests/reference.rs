@@ -2,17 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use converge_conformance::clock::ManualClock;
 use converge_conformance::memory::MemoryStore;
+use converge_conformance::state::state;
 use converge_conformance::world::{
     World, child, composed, composer_with_rollup, done, edge, failed, leaf, leaf_with_teardown,
 };
 use converge_engine::command::{Command, Outcome, Task};
 use converge_engine::model::Millis;
-use converge_engine::store::{ResourceFilter, ResourceView, Store};
+use converge_engine::store::Store;
 use converge_store_sqlite::{Clock, Options, SqliteStore};
 use converge_types::ids::{ConfigName, Uid};
 use converge_types::phase::{Phase, Stage};
@@ -25,104 +25,6 @@ impl Clock for Hand {
     fn now_ms(&self) -> Millis {
         self.0.now_ms()
     }
-}
-
-fn show(out: &mut String, view: &ResourceView) {
-    let row = &view.row;
-    let spec = view.spec.as_ref().map(|doc| doc.as_bytes().to_vec());
-    let status = view.status.as_ref().map(|doc| doc.as_bytes().to_vec());
-    let text = |bytes: Option<Vec<u8>>| bytes.map(|bytes| String::from_utf8(bytes).unwrap());
-    let _ = writeln!(
-        out,
-        "{}/{} {} gen {} synced {} below {:?} wake {:?} transitions {} marks {:?} failure {:?} finalizers {:?} conditions {:?}
-  owner {:?} root {:?} held on {:?} spec {:?} status {:?}",
-        row.kv,
-        row.name,
-        row.derived.phase,
-        row.generation,
-        row.synced_gen,
-        row.below,
-        row.wake_ms,
-        row.transitions,
-        row.marks,
-        row.failure,
-        row.finalizers,
-        row.conditions,
-        view.owner,
-        view.root,
-        view.held_on,
-        text(spec),
-        text(status)
-    );
-}
-
-/// Everything a person could see.
-async fn state(store: &dyn Store) -> String {
-    let mut out = String::new();
-    let mut cursor: Option<String> = None;
-    loop {
-        let page = store
-            .resource_list(&ResourceFilter::default(), cursor.as_deref(), 2, true)
-            .await
-            .unwrap();
-        for view in &page.items {
-            show(&mut out, view);
-            let uid = view.row.uid;
-            for event in store.event_list(uid, None, 500).await.unwrap() {
-                let _ = writeln!(
-                    out,
-                    "  {:?} {} {:?} {} x{}",
-                    event.kind, event.generation, event.reaction, event.message, event.count
-                );
-            }
-            for kept in store.history_list(uid).await.unwrap() {
-                let _ = writeln!(out, "  kept {} {:?}", kept.generation, kept.spec);
-            }
-            let (from, to) = store.edge_list(uid).await.unwrap();
-            for edge in from.iter().chain(&to) {
-                let _ = writeln!(out, "  edge {} {:?}", edge.position, edge.flows);
-            }
-            let (nodes, mut edges) = store.graph_get(uid, 100).await.unwrap();
-            let shown: Vec<_> = nodes.iter().map(|node| node.row.uid).collect();
-            edges.retain(|edge| shown.contains(&edge.from) && shown.contains(&edge.to));
-            let mut names: Vec<_> = nodes.iter().map(|node| node.row.name.to_string()).collect();
-            names.sort();
-            let _ = writeln!(out, "  graph {names:?} and {} edges", edges.len());
-        }
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
-    }
-    let mut summary = store.resource_summary().await.unwrap();
-    summary.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-    let _ = writeln!(out, "{summary:?}");
-    for (row, pair) in store.manifest_list().await.unwrap() {
-        let _ = writeln!(out, "{} version {} {pair:?}", row.kv, row.version);
-    }
-    for filter in [
-        ResourceFilter {
-            phase: Some(Phase::Failed),
-            ..ResourceFilter::default()
-        },
-        ResourceFilter {
-            roots_only: true,
-            ..ResourceFilter::default()
-        },
-        ResourceFilter {
-            name_contains: Some("e".to_owned()),
-            ..ResourceFilter::default()
-        },
-    ] {
-        let page = store.resource_list(&filter, None, 50, false).await.unwrap();
-        let names: Vec<_> = page
-            .items
-            .iter()
-            .map(|view| view.row.name.to_string())
-            .collect();
-        let _ = writeln!(out, "{filter:?}: {names:?}");
-    }
-    out
 }
 
 async fn story(store: Arc<dyn Store>, clock: ManualClock) -> Vec<String> {
@@ -165,11 +67,11 @@ async fn story(store: Arc<dyn Store>, clock: ManualClock) -> Vec<String> {
     world.report(&tasks[0], compose(&tasks[0], true)).await;
     let running = world.claim("w", &["demo"], 8).await;
     assert_eq!(running.len(), 1, "the others are held");
-    states.push(state(&*store).await);
+    states.push(state(&*store).await.unwrap());
     world.report(&running[0], compose(&running[0], true)).await;
     world.run(&kinds, |task| compose(task, true)).await;
     assert_eq!(world.phase("app/x").await, Phase::Ready);
-    states.push(state(&*store).await);
+    states.push(state(&*store).await.unwrap());
     // An edit of what everything reads, by sweep; one is never well again.
     world
         .config("prod", "demo", true, r#"{"region": "y"}"#)
@@ -181,13 +83,13 @@ async fn story(store: Arc<dyn Store>, clock: ManualClock) -> Vec<String> {
             _ => compose(task, true),
         })
         .await;
-    states.push(state(&*store).await);
+    states.push(state(&*store).await.unwrap());
     // One child less: orphaned, torn down.
     world.apply("app/x", r#"{"small": true}"#).await;
     world.run(&kinds, |task| compose(task, false)).await;
     world.pass(1_001).await;
     world.run(&kinds, |task| compose(task, false)).await;
-    states.push(state(&*store).await);
+    states.push(state(&*store).await.unwrap());
     world.delete("app/x").await;
     world.run(&kinds, |task| compose(task, false)).await;
     assert!(world.get("app/x").await.is_none());
@@ -197,7 +99,11 @@ async fn story(store: Arc<dyn Store>, clock: ManualClock) -> Vec<String> {
         .await
         .unwrap();
     let events = store.event_list(gone.unwrap().uid, None, 3).await.unwrap();
-    states.push(format!("{}{:?}", state(&*store).await, events[0].kind));
+    states.push(format!(
+        "{}{:?}",
+        state(&*store).await.unwrap(),
+        events[0].kind
+    ));
     let name = ConfigName::new("prod").unwrap();
     let (config, _) = store.config_get(&name).await.unwrap().unwrap();
     states.push(format!(

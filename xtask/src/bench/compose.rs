@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 
 use super::Setting;
-use super::harness::{Sample, Variant, compare};
+use super::harness::{Goal, Sample, Variant, compare};
 use crate::tree;
 
 /// A stdcel graph of 1,000 resources, of 10,000, and reading each.
@@ -30,9 +30,9 @@ pub(super) fn stdcel(setting: &Setting) -> Result<()> {
             Ok(Sample { value, cpu: None })
         }
     };
-    let variant = |name: &str, goal, run| Variant {
+    let variant = |name: &str, goal: Option<f64>, run| Variant {
         name: name.to_owned(),
-        goal,
+        goal: goal.map(Goal::Value),
         run,
     };
     compare(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::harness::{Sample, Variant, compare};
+use super::harness::{Goal, Sample, Variant, compare};
 use super::{Programs, Setting, stacked};
 use crate::http::Http;
 use crate::interrupt;
@@ -67,7 +67,7 @@ pub(crate) fn fan(setting: &Setting) -> Result<()> {
     let resident = RefCell::new(Vec::new());
     let of = |count: usize, goal: Option<f64>| Variant {
         name: format!("{count} leaves"),
-        goal,
+        goal: goal.map(Goal::Value),
         run: Box::new({
             let (stack, http, resident) = (&stack, &http, &resident);
             move |round| {
@@ -100,7 +100,7 @@ pub(crate) fn chain(setting: &Setting) -> Result<()> {
     let (stack, http) = stack(&programs)?;
     let hop = Variant {
         name: format!("a chain of {HOPS}, per hop"),
-        goal: Some(1.5),
+        goal: Some(Goal::Value(1.5)),
         run: Box::new(|round| {
             let (took, sample) = one(&stack, &http, "chain", &format!("c{round}"), HOPS)?;
             Ok(Sample {

@@ -17,11 +17,29 @@ pub(crate) struct Sample {
     pub(crate) cpu: Option<Duration>,
 }
 
+/// What to reach.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Goal {
+    /// In the table's unit.
+    Value(f64),
+    /// Of the baseline.
+    Ratio(f64),
+}
+
+impl std::fmt::Display for Goal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Value(value) => f.pad(&shown(*value)),
+            Self::Ratio(ratio) => f.pad(&format!("ratio {ratio:.2}")),
+        }
+    }
+}
+
 /// Something to measure. The first variant of a table is its baseline.
 pub(crate) struct Variant<'a> {
     pub(crate) name: String,
-    /// What to reach, in the table's unit; shown, never enforced.
-    pub(crate) goal: Option<f64>,
+    /// Shown, never enforced.
+    pub(crate) goal: Option<Goal>,
     pub(crate) run: Box<dyn FnMut(u32) -> Result<Sample> + 'a>,
 }
 
@@ -50,7 +68,7 @@ pub(crate) fn compare(unit: &str, rounds: u32, mut variants: Vec<Variant<'_>>) -
     Ok(())
 }
 
-fn table(unit: &str, variants: &[(&str, Option<f64>)], samples: &[Vec<Sample>]) -> String {
+fn table(unit: &str, variants: &[(&str, Option<Goal>)], samples: &[Vec<Sample>]) -> String {
     let mut text = format!(
         "{:<34} {:>12} {:>23} {:>12} {:>7} {:>10}\n",
         "",
@@ -87,7 +105,7 @@ fn table(unit: &str, variants: &[(&str, Option<f64>)], samples: &[Vec<Sample>]) 
                 shown(median(cpu))
             },
             median(ratios),
-            goal.map_or_else(|| "-".to_owned(), shown),
+            goal.map_or_else(|| "-".to_owned(), |goal| goal.to_string()),
         ));
     }
     text
@@ -129,7 +147,7 @@ mod tests {
         // The machine halves its speed in the last round: the ratio must not see it.
         let text = table(
             "per s",
-            &[("base", None), ("other", Some(100.0))],
+            &[("base", None), ("other", Some(Goal::Value(100.0)))],
             &[of([100.0, 100.0, 50.0]), of([80.0, 80.0, 40.0])],
         );
         let line: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();

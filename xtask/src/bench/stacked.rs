@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::harness::{Sample, Variant, compare, median};
+use super::harness::{Goal, Sample, Variant, compare, median};
 use super::{Programs, Setting, load};
 use crate::http::Http;
 use crate::manifest::kind_file;
@@ -55,16 +55,15 @@ pub(super) fn per_second(count: usize, started: Instant, cpu: Duration) -> Sampl
     }
 }
 
-/// stdshell `:` against a loop that only spawns.
+/// stdshell `:` against a loop that only spawns: with all tasks waiting when the worker comes, and applied over REST meanwhile.
 pub(crate) fn shell(setting: &Setting) -> Result<()> {
     let programs = Programs::build()?;
     let stdworker = super::stdworker()?;
-    let mut stack = Stack::start(&programs.converge)?;
-    let http = Http::new(&stack.at.api);
+    let stack = RefCell::new(Stack::start(&programs.converge)?);
+    let api = stack.borrow().at.api.clone();
+    let http = Http::new(&api);
     stdshell(&http)?;
-    worker(&mut stack, &stdworker, PARALLEL)?;
-    load::await_worker(&http)?;
-    let script = stack.dir().join("script");
+    let script = stack.borrow().dir().join("script");
     std::fs::write(&script, ":")
         .with_context(|| format!("could not write {}", script.display()))?;
     let bare = Variant {
@@ -80,27 +79,76 @@ pub(crate) fn shell(setting: &Setting) -> Result<()> {
             ))
         }),
     };
-    let through = Variant {
-        name: "stdshell, apply to Ready".into(),
-        goal: None,
-        run: Box::new(|round| {
-            let (cpu, before, started) = (stack.cpu()?, load::ready(&http)?, Instant::now());
-            load::apply(
-                &stack.at.api,
-                "stdshell",
-                &format!("r{round}"),
-                SHELL_TASKS,
-                &json!({"script": ":"}),
-            )?;
-            load::await_ready(&http, before + SHELL_TASKS as u64)?;
-            Ok(per_second(
-                SHELL_TASKS,
-                started,
-                stack.cpu()?.saturating_sub(cpu),
-            ))
-        }),
+    let tasks = Tasks {
+        stack: &stack,
+        http: &http,
+        kind: "stdshell",
+        spec: json!({"script": ":"}),
+        count: SHELL_TASKS,
+        program: &stdworker,
+        parallel: PARALLEL,
     };
-    compare("per s", setting.rounds, vec![bare, through])
+    let waiting = Variant {
+        name: format!("stdshell, {SHELL_TASKS} waiting, a worker comes"),
+        goal: Some(Goal::Ratio(0.9)),
+        run: Box::new(|round| tasks.wait_for_a_worker(round)),
+    };
+    let applied = Variant {
+        name: "stdshell, applied over REST meanwhile".into(),
+        goal: None,
+        run: Box::new(|round| tasks.are_applied_meanwhile(round)),
+    };
+    compare("per s", setting.rounds, vec![bare, waiting, applied])
+}
+
+/// A batch of equal tasks, and the worker that runs them.
+struct Tasks<'a> {
+    stack: &'a RefCell<Stack>,
+    http: &'a Http,
+    kind: &'a str,
+    spec: serde_json::Value,
+    count: usize,
+    program: &'a Path,
+    parallel: usize,
+}
+
+impl Tasks<'_> {
+    fn apply(&self, prefix: &str) -> Result<()> {
+        let api = self.stack.borrow().at.api.clone();
+        load::apply(&api, self.kind, prefix, self.count, &self.spec)
+    }
+
+    /// From the worker's start until all that was applied before is Ready.
+    fn wait_for_a_worker(&self, round: u32) -> Result<Sample> {
+        self.stack.borrow_mut().stop_worker();
+        let before = load::ready(self.http)?;
+        self.apply(&format!("d{round}"))?;
+        let mut stack = self.stack.borrow_mut();
+        worker(&mut stack, self.program, self.parallel)?;
+        let (cpu, started) = (stack.cpu()?, Instant::now());
+        load::await_ready(self.http, before + self.count as u64)?;
+        Ok(per_second(
+            self.count,
+            started,
+            stack.cpu()?.saturating_sub(cpu),
+        ))
+    }
+
+    /// From the first apply until all are Ready; the worker is the one that runs already.
+    fn are_applied_meanwhile(&self, round: u32) -> Result<Sample> {
+        let (cpu, before, started) = (
+            self.stack.borrow().cpu()?,
+            load::ready(self.http)?,
+            Instant::now(),
+        );
+        self.apply(&format!("a{round}"))?;
+        load::await_ready(self.http, before + self.count as u64)?;
+        Ok(per_second(
+            self.count,
+            started,
+            self.stack.borrow().cpu()?.saturating_sub(cpu),
+        ))
+    }
 }
 
 /// How many reconciles a second the control plane and the wire carry.
@@ -110,39 +158,24 @@ pub(crate) fn noop(setting: &Setting) -> Result<()> {
     let api = stack.borrow().at.api.clone();
     let http = Http::new(&api);
     noop_kind(&http)?;
+    let tasks = Tasks {
+        stack: &stack,
+        http: &http,
+        kind: "noop",
+        spec: json!({}),
+        count: NOOP_TASKS,
+        program: &programs.noop,
+        parallel: 256,
+    };
     let drain = Variant {
         name: format!("{NOOP_TASKS} waiting, a worker comes"),
-        goal: Some(20_000.0),
-        run: Box::new(|round| {
-            let mut stack = stack.borrow_mut();
-            stack.stop_worker();
-            let before = load::ready(&http)?;
-            load::apply(&api, "noop", &format!("d{round}"), NOOP_TASKS, &json!({}))?;
-            worker(&mut stack, &programs.noop, 256)?;
-            let cpu = stack.cpu()?;
-            let started = Instant::now();
-            load::await_ready(&http, before + NOOP_TASKS as u64)?;
-            Ok(per_second(
-                NOOP_TASKS,
-                started,
-                stack.cpu()?.saturating_sub(cpu),
-            ))
-        }),
+        goal: Some(Goal::Value(20_000.0)),
+        run: Box::new(|round| tasks.wait_for_a_worker(round)),
     };
     let apply = Variant {
         name: "applied over REST meanwhile".into(),
         goal: None,
-        run: Box::new(|round| {
-            let stack = stack.borrow();
-            let (cpu, before, started) = (stack.cpu()?, load::ready(&http)?, Instant::now());
-            load::apply(&api, "noop", &format!("a{round}"), NOOP_TASKS, &json!({}))?;
-            load::await_ready(&http, before + NOOP_TASKS as u64)?;
-            Ok(per_second(
-                NOOP_TASKS,
-                started,
-                stack.cpu()?.saturating_sub(cpu),
-            ))
-        }),
+        run: Box::new(|round| tasks.are_applied_meanwhile(round)),
     };
     compare("per s", setting.rounds, vec![drain, apply])
 }
@@ -191,7 +224,7 @@ pub(crate) fn latency(setting: &Setting) -> Result<()> {
     };
     let until = Variant {
         name: "apply to Ready".into(),
-        goal: Some(1.5),
+        goal: Some(Goal::Value(1.5)),
         run: Box::new(|_| {
             Ok(Sample {
                 value: ready.borrow_mut().pop().unwrap_or(f64::NAN),

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Setting;
-use super::harness::{Sample, Variant, compare};
+use super::harness::{Goal, Sample, Variant, compare};
 use crate::tree;
 
 const RUNS: &str = "1000";
@@ -36,7 +36,7 @@ pub(crate) fn compose(setting: &Setting) -> Result<()> {
     }
     variants.push(Variant {
         name: "stdstarlark, through its child".into(),
-        goal: Some(GOAL_US),
+        goal: Some(Goal::Value(GOAL_US)),
         run: Box::new(move |_| median_us(Command::new(&ours).arg(RUNS))),
     });
     compare("us", setting.rounds, variants)

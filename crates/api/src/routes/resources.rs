@@ -383,26 +383,37 @@ impl Api {
 
     /// The answer to a write: the resource as it is once the write is committed.
     pub(crate) async fn written(&self, reply: Reply, kind: &Kind, name: &ResourceName) -> Answer {
-        let (status, result, reply_row) = match reply {
-            Reply::Resource { applied, row } => {
+        let (status, result, written) = match reply {
+            Reply::Resource {
+                applied,
+                row,
+                spec,
+                status: its_status,
+            } => {
                 let (status, result) = answer::applied(applied);
-                (status, Some(result), Some(row))
+                // Only a resource without owner is applied: there is nothing above it to name, and no edge that could hold it.
+                let view = ResourceView {
+                    row,
+                    spec,
+                    status: its_status,
+                    owner: None,
+                    root: None,
+                    held_on: None,
+                };
+                (status, Some(result), Some(view))
             }
             Reply::Deleting | Reply::Accepted { .. } => (StatusCode::ACCEPTED, None, None),
             other => return Err(unexpected(&other)),
         };
-        let view = match (self.store.resource_get(kind, name).await?, reply_row) {
-            (Some(view), _) => view,
-            // Removed between the commit and the read: what was written is still the right answer.
-            (None, Some(row)) => ResourceView {
-                row,
-                spec: None,
-                status: None,
-                owner: None,
-                root: None,
-                held_on: None,
+        let view = match written {
+            Some(view) if view.row.children == 0 => view,
+            // Which child it waits for is known to a read only.
+            written => match (self.store.resource_get(kind, name).await?, written) {
+                (Some(view), _) => view,
+                // Removed between the commit and the read: what was written is still the right answer.
+                (None, Some(view)) => view,
+                (None, None) => return Ok(StatusCode::NO_CONTENT.into_response()),
             },
-            (None, None) => return Ok(StatusCode::NO_CONTENT.into_response()),
         };
         let mut response = self.resource(status, &view).await?;
         if let Some(result) = result {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use converge_engine::command::{Command, Reply};
 use converge_engine::model::{
-    Bundle, Config, DocSlot, Due, Edge, Event, History, ManifestRow, Millis, Pair, Resource,
+    Bundle, Config, DocSlot, Due, Edge, Event, History, Hold, ManifestRow, Millis, Pair, Resource,
     Tombstone,
 };
 use converge_engine::store::{
@@ -299,7 +299,9 @@ impl Tables {
         };
         let doc = |slot: DocSlot| self.docs.get(&(uid, slot)).filter(|_| full).cloned();
         let held_on = match &row.due {
-            Due::Held(hold) => hold.on().or_else(|| self.first_unsettled(&row)),
+            Due::Held(Hold::Children(Some(child))) => Some(*child),
+            Due::Held(Hold::Children(None)) => self.first_unsettled(&row),
+            Due::Held(hold) => hold.on(),
             Due::Idle if row.below.sums.unsettled > 0 => self.first_unsettled(&row),
             Due::Idle | Due::Ready { .. } => None,
         };

@@ -17,6 +17,8 @@ use converge_types::limits;
 #[derive(Default)]
 pub(super) struct Tables {
     pub(super) revision: i64,
+    /// Rows read and written by commands so far.
+    pub(super) work: u64,
     pub(super) manifests: BTreeMap<KindVersion, Arc<ManifestRow>>,
     pub(super) pairs: BTreeMap<KindVersion, Pair>,
     pub(super) resources: BTreeMap<Uid, Arc<Resource>>,
@@ -41,7 +43,20 @@ pub(super) struct Tables {
 
 impl Source for Tables {
     fn fetch(&mut self, need: &Need) -> Result<Rows, Halt> {
-        Ok(match need {
+        let rows = self.read(need);
+        self.work += match &rows {
+            Rows::Uids(rows) => rows.len() as u64,
+            Rows::Edges(rows) => rows.len() as u64,
+            Rows::Configs(rows) => rows.len() as u64,
+            _ => 1,
+        };
+        Ok(rows)
+    }
+}
+
+impl Tables {
+    fn read(&mut self, need: &Need) -> Rows {
+        match need {
             Need::Manifest(kv) => Rows::Manifest(self.manifests.get(kv).cloned()),
             Need::Versions(kind) => Rows::Versions(
                 self.manifests
@@ -117,7 +132,7 @@ impl Source for Tables {
             }
             Need::Bundle(name) => Rows::Bundle(self.bundles.get(name).cloned()),
             Need::ConfigUsers(name, after, limit) => {
-                self.page(*after, *limit, |row| row.config_ref.as_ref() == Some(name))
+                self.page(*after, *limit, |row| row.reads(name))
             }
             Need::PairResources(kv, after, limit) => self.page(*after, *limit, |row| {
                 row.kv == *kv || (row.is_deleting() && row.due_kv() == *kv)
@@ -168,7 +183,7 @@ impl Source for Tables {
                     })
                     .count() as u64,
             ),
-        })
+        }
     }
 }
 
@@ -215,18 +230,12 @@ impl Tables {
     }
 
     pub(super) fn apply(&mut self, writes: WriteSet) {
-        if writes.is_empty() {
-            return;
-        }
-        self.revision += 1;
+        let rows = writes.resources.len() + writes.docs.len() + writes.edges.len();
+        self.work += (rows + writes.events.len()) as u64;
         for change in writes.manifests {
             match (change.before, change.after) {
                 (_, Some(row)) => {
-                    let row = ManifestRow {
-                        revision: self.revision,
-                        ..(*row).clone()
-                    };
-                    self.manifests.insert(row.kv.clone(), Arc::new(row));
+                    self.manifests.insert(row.kv.clone(), row);
                 }
                 (Some(row), None) => {
                     self.manifests.remove(&row.kv);
@@ -252,11 +261,7 @@ impl Tables {
         for change in writes.configs {
             match (change.before, change.after) {
                 (_, Some(row)) => {
-                    let row = Config {
-                        revision: self.revision,
-                        ..(*row).clone()
-                    };
-                    self.configs.insert(row.name.clone(), Arc::new(row));
+                    self.configs.insert(row.name.clone(), row);
                 }
                 (Some(row), None) => {
                     self.configs.remove(&row.name);
@@ -270,9 +275,7 @@ impl Tables {
                 None => self.bundles.remove(&name),
             };
         }
-        for (mut event, is_repeat) in writes.events {
-            self.revision += 1;
-            event.seq = self.revision;
+        for (event, is_repeat) in writes.events {
             let events = self.events.entry(event.uid).or_default();
             if is_repeat {
                 events.pop();
@@ -288,10 +291,7 @@ impl Tables {
             let surplus = history.len().saturating_sub(limits::SPEC_HISTORY);
             history.drain(..surplus);
         }
-        for mut tombstone in writes.tombstones {
-            tombstone.revision = self.revision;
-            self.tombstones.push(tombstone);
-        }
+        self.tombstones.extend(writes.tombstones);
         self.sweeps
             .retain(|sweep| !writes.sweep_done.contains(sweep));
         for sweep in writes.sweep_put {
@@ -320,15 +320,11 @@ impl Tables {
                 self.names.remove(&key);
             }
         }
-        if let Some(row) = &change.after {
-            let row = Resource {
-                revision: self.revision,
-                ..(**row).clone()
-            };
+        if let Some(row) = change.after {
             self.index(&row);
             self.names
                 .insert((row.kv.kind.clone(), row.name.clone()), row.uid);
-            self.resources.insert(row.uid, Arc::new(row));
+            self.resources.insert(row.uid, row);
         }
     }
 

@@ -113,30 +113,38 @@ pub async fn a_suspect_runs_alone(world: World) {
         world.lose(&task).await;
     }
     world.apply("demo/b", "{}").await;
-    let claim = |busy: bool| {
-        let pair = KindVersion::parse("demo", 1).expect("a pair");
-        Command::Claim(ClaimTasks {
+    // Another version is of the same kind.
+    let second = leaf("demo").replace("\"kind_version\":1", "\"kind_version\":2");
+    world.manifest(&second).await;
+    let mut other = world.apply_command("demo/c", "{}");
+    other.kind_version = Some(2);
+    let pair = |version| KindVersion::parse("demo", version).expect("a pair");
+    let claim = async |suspects: Vec<KindVersion>, busy: Vec<KindVersion>| {
+        let command = ClaimTasks {
             worker: "w".to_owned(),
             broker: "b".to_owned(),
-            pairs: vec![pair.clone()],
+            pairs: vec![pair(1), pair(2)],
             limit: 5,
             reserved_for_composers: 0,
-            suspects_on_stream: Vec::new(),
-            busy_on_stream: if busy { vec![pair] } else { Vec::new() },
+            suspects_on_stream: suspects,
+            busy_on_stream: busy,
             seed: (100..105).collect(),
-        })
+        };
+        match world.must(Command::Claim(command)).await {
+            Reply::Claimed { tasks } => tasks,
+            other => panic!("{other:?}"),
+        }
     };
-    let Reply::Claimed { tasks } = world.must(claim(true)).await else {
-        panic!()
-    };
+    let tasks = claim(Vec::new(), vec![pair(2)]).await;
     assert_eq!(tasks.len(), 1, "a busy stream gets no suspect");
     assert_eq!(tasks[0].resource.row.name, "b");
     world.report(&tasks[0], done("{}")).await;
-    let Reply::Claimed { tasks } = world.must(claim(false)).await else {
-        panic!()
-    };
-    assert_eq!(tasks.len(), 1);
+    world.must(Command::ResourceApply(other)).await;
+    let tasks = claim(Vec::new(), Vec::new()).await;
+    assert_eq!(tasks.len(), 1, "nothing of its kind goes out beside it");
     assert!(tasks[0].suspect);
+    let beside = claim(vec![pair(1)], vec![pair(1)]).await;
+    assert_eq!(beside.len(), 0, "nor after it");
 }
 
 fn reconcile(name: &str) -> Command {

@@ -77,6 +77,20 @@ pub async fn status_outside_the_mask_is_dropped(world: World) {
     );
 }
 
+/// The mask is that of the claim: an edit meanwhile is for the next task.
+pub async fn the_mask_is_that_of_the_claim(world: World) {
+    let narrow = leaf("demo").replace("[\"status\",\"conditions\"]", "[\"conditions\"]");
+    world.manifest(&narrow).await;
+    world.apply("demo/a", "{}").await;
+    let task = world.claim_one("w", &["demo"]).await;
+    world.manifest(&leaf("demo")).await;
+    world.report(&task, done("{}")).await;
+    assert_eq!(world.view("demo/a").await.status, None);
+    world.reconcile("demo/a").await;
+    world.run(&["demo"], |_| done("{}")).await;
+    assert!(world.view("demo/a").await.status.is_some());
+}
+
 /// What is no JSON is the task's terminal failure.
 pub async fn bad_status_is_a_terminal_failure(world: World) {
     world.manifest(&leaf("demo")).await;

@@ -149,7 +149,8 @@ pub async fn labels_bump_nothing(world: World) {
     let mut command = world.apply_command("demo/a", "{}");
     let labels = std::collections::BTreeMap::from([("team".to_owned(), "a".to_owned())]);
     command.labels = converge_types::labels::Labels::new(labels).expect("labels");
-    let Reply::Resource { applied, row } = world.must(Command::ResourceApply(command)).await else {
+    let Reply::Resource { applied, row, .. } = world.must(Command::ResourceApply(command)).await
+    else {
         panic!()
     };
     assert_eq!((applied, row.generation), (Applied::Configured, 1));

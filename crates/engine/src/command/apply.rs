@@ -10,6 +10,7 @@ use converge_types::labels::Labels;
 use converge_types::limits;
 
 use super::{Applied, Precondition, Reply, ResourceApply};
+use crate::decide::configs;
 use crate::model::{Derived, DocSlot, Due, EventKind, History, ManifestRow, Marks, Resource};
 use crate::refusal::{Problem, Refusal};
 use crate::view::{Decision, View};
@@ -77,20 +78,15 @@ pub(super) fn apply(
         keep_history(view, &row, state.spec, who);
         view.event(&row, event, None, "created", who)?;
         view.touch(row.uid);
-        return Ok(Reply::Resource {
-            applied: Applied::Created,
-            row: Arc::new(row),
-        });
+        return Ok(Reply::resource(Applied::Created, Arc::new(row)));
     };
     let authored = view.doc(row.uid, DocSlot::Authored)?;
     let same_spec = authored.is_some_and(|doc| doc == state.spec);
     let bumps = !same_spec || row.kv != state.kv || row.config_ref != state.config_ref;
     if !bumps && row.labels == state.labels {
-        return Ok(Reply::Resource {
-            applied: Applied::Unchanged,
-            row,
-        });
+        return Ok(Reply::resource(Applied::Unchanged, row));
     }
+    let before = row.clone();
     view.update(row.uid, |row| {
         if row.kv != state.kv {
             // Its place was one in the queue of the other pair.
@@ -116,10 +112,8 @@ pub(super) fn apply(
     };
     view.event(&changed, event, None, message, who)?;
     view.touch(changed.uid);
-    Ok(Reply::Resource {
-        applied: Applied::Configured,
-        row: changed,
-    })
+    configs::reader_left(view, &before)?;
+    Ok(Reply::resource(Applied::Configured, changed))
 }
 
 /// Everything that is wrong with an authored state, at once.

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use converge_types::ids::{KindVersion, Uid};
 use converge_types::limits;
-use converge_types::phase::Stage;
+use converge_types::phase::{EmitMask, Stage};
 
 use super::{ClaimTasks, Reply, Task, TaskInput, TaskResource};
 use crate::decide::compose;
+use crate::decide::configs;
 use crate::decide::derive::{Next, Run, derive};
 use crate::decide::flows;
 use crate::decide::plan::Plan;
@@ -42,7 +43,7 @@ pub(super) fn decide(command: &ClaimTasks, view: &mut View<'_>) -> Decision<Repl
     let mut seen = BTreeSet::new();
     for kv in &command.pairs {
         if seen.insert(kv)
-            && !command.suspects_on_stream.contains(kv)
+            && !is_of(&command.suspects_on_stream, kv)
             && let Some(queue) = queue(command, view, kv)?
         {
             queues.push(queue);
@@ -57,27 +58,34 @@ pub(super) fn decide(command: &ClaimTasks, view: &mut View<'_>) -> Decision<Repl
     let mut open = true;
     while tasks.len() < limit && open {
         open = false;
-        for queue in &mut queues {
+        for at in 0..queues.len() {
             let left = limit - tasks.len();
             if left == 0 {
                 break;
             }
             let composers_only = left <= reserved;
+            let queue = &mut queues[at];
             if queue.closed || (composers_only && !queue.composes) {
                 continue;
             }
             if let Some((uid, run)) = take(queue, view, left, composers_only)? {
                 let secret = command.seed[tasks.len()];
-                if run.suspect {
-                    queue.closed = true;
-                }
-                queue.suspects_only_alone = true;
+                let (kind, suspect) = (queue.kv.kind.clone(), run.suspect);
                 tasks.push(claim(command, view, queue, uid, run, secret)?);
                 open = true;
+                for same in queues.iter_mut().filter(|queue| queue.kv.kind == kind) {
+                    same.closed |= suspect;
+                    same.suspects_only_alone = true;
+                }
             }
         }
     }
     Ok(Reply::Claimed { tasks })
+}
+
+/// Whether any of these is a version of the same kind: a suspect is alone among all of them.
+fn is_of(pairs: &[KindVersion], kv: &KindVersion) -> bool {
+    pairs.iter().any(|pair| pair.kind == kv.kind)
 }
 
 fn queue(command: &ClaimTasks, view: &mut View<'_>, kv: &KindVersion) -> Decision<Option<Queue>> {
@@ -93,7 +101,7 @@ fn queue(command: &ClaimTasks, view: &mut View<'_>, kv: &KindVersion) -> Decisio
     Ok(Some(Queue {
         kv: kv.clone(),
         composes: plan.compose.is_some() || plan.rollup.is_some(),
-        suspects_only_alone: command.busy_on_stream.contains(kv),
+        suspects_only_alone: is_of(&command.busy_on_stream, kv),
         manifest,
         waiting: [const { None }; 5],
         since: pair.since,
@@ -207,6 +215,7 @@ fn claim(
     secret: u128,
 ) -> Decision<Task> {
     let now = view.now_ms();
+    let before = view.resource(uid)?.ok_or_else(|| gone(uid))?;
     let plan = Plan::of(queue.manifest.manifest());
     let spec = if run.stage == Stage::Delete {
         view.doc(uid, DocSlot::Teardown)?
@@ -220,6 +229,7 @@ fn claim(
         .map(|name| Finalizer {
             name: name.to_string(),
             kind_version: queue.kv.version,
+            config_ref: before.config_ref.clone(),
         });
     if finalizer.is_some() {
         // Teardown runs with what was last dispatched, so it is written down in the transaction that dispatches it.
@@ -228,6 +238,11 @@ fn claim(
             view.doc_put(uid, DocSlot::Teardown, spec.clone());
         }
     }
+    let reactions = &queue.manifest.manifest().reactions;
+    let emits = reactions
+        .iter()
+        .find(|reaction| reaction.name.as_str() == run.reaction)
+        .map_or(EmitMask::NONE, |reaction| reaction.emits);
     let mut turn = 0;
     let class = run.class;
     view.update(uid, |row| {
@@ -255,6 +270,7 @@ fn claim(
             reaction: run.reaction,
             kv: queue.kv.clone(),
             manifest_version: queue.manifest.version,
+            emits,
             inputs: run.inputs,
             class,
             worker: command.worker.clone(),
@@ -262,6 +278,7 @@ fn claim(
             since_ms: now,
         });
     })?;
+    configs::reader_left(view, &before)?;
     view.touch(uid);
     view.pair_update(&queue.kv, |pair| {
         pair.inflight += 1;
@@ -271,7 +288,11 @@ fn claim(
     })?;
     let row = view.resource(uid)?.ok_or_else(|| gone(uid))?;
     let claim = row.claim.clone().ok_or_else(|| gone(uid))?;
-    let config_override = match &row.config_ref {
+    let named = match run.stage {
+        Stage::Delete => row.due_config(),
+        _ => row.config_ref.as_ref(),
+    };
+    let config_override = match named {
         Some(name) => match view.config(name)? {
             Some(config) if !config.is_default => Some((config.spec.clone(), view.bundle(name)?)),
             _ => None,

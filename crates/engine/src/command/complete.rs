@@ -9,10 +9,7 @@ use std::sync::Arc;
 use converge_types::ids::Kind;
 use converge_types::json::Doc;
 use converge_types::limits;
-use converge_types::manifest::{Manifest, Reaction};
-use converge_types::phase::{
-    Condition, ConditionStatus, Emit, EmitMask, Stage, Trigger, condition,
-};
+use converge_types::phase::{Condition, ConditionStatus, Emit, Stage, Trigger, condition};
 
 use super::{Complete, Landed, Outcome, Reply, TaskFailure};
 use crate::decide::conditions::{Health, health};
@@ -20,7 +17,7 @@ use crate::decide::derive::next_look;
 use crate::decide::failure::{self, Failed};
 use crate::decide::inputs::{EffectiveConfig, effective_config, inputs};
 use crate::decide::plan::Plan;
-use crate::decide::{compose, conditions};
+use crate::decide::{compose, conditions, configs};
 use crate::model::{Claim, DocSlot, EventKind, ManifestRow, Millis, Resource};
 use crate::view::{Decision, View};
 
@@ -39,9 +36,6 @@ pub(super) fn decide(command: &Complete, view: &mut View<'_>) -> Decision<Reply>
     view.touch(uid);
     let manifest = view.manifest(&claim.kv)?;
     let landing = Landing {
-        mask: manifest
-            .as_ref()
-            .map_or(EmitMask::NONE, |row| mask_of(row.manifest(), &claim)),
         max_attempts: manifest
             .as_ref()
             .map_or(0, |row| row.policy.max_transient_attempts),
@@ -71,7 +65,6 @@ pub(super) fn decide(command: &Complete, view: &mut View<'_>) -> Decision<Reply>
 struct Landing {
     claim: Claim,
     manifest: Option<Arc<ManifestRow>>,
-    mask: EmitMask,
     max_attempts: u32,
     resync_ms: Millis,
     is_current: bool,
@@ -99,18 +92,13 @@ pub(super) fn end_claim(view: &mut View<'_>, row: &Resource, claim: &Claim) -> D
     Ok(())
 }
 
-fn mask_of(manifest: &Manifest, claim: &Claim) -> EmitMask {
-    let by_name = |reaction: &&Reaction| reaction.name.as_str() == claim.reaction;
-    manifest
-        .reactions
-        .iter()
-        .find(by_name)
-        .map_or(EmitMask::NONE, |reaction| reaction.emits)
-}
-
 /// Whether the inputs the claim recorded are still those of now.
 pub(super) fn is_current(view: &mut View<'_>, row: &Resource, claim: &Claim) -> Decision<bool> {
-    let EffectiveConfig::Digest(config) = effective_config(view, row, &claim.kv)? else {
+    let named = match claim.stage {
+        Stage::Delete => row.due_config(),
+        _ => row.config_ref.as_ref(),
+    };
+    let EffectiveConfig::Digest(config) = effective_config(view, named, &claim.kv)? else {
         return Ok(false);
     };
     let mut now = inputs(row, claim.stage, config);
@@ -190,7 +178,7 @@ fn land_report(
     let mut dropped = Vec::new();
     let mut changed = false;
     if let Some(bytes) = &outcome.status {
-        if landing.mask.allows(Emit::Status) {
+        if claim.emits.allows(Emit::Status) {
             let before = view.doc(row.uid, DocSlot::Status)?;
             if before
                 .as_ref()
@@ -207,7 +195,7 @@ fn land_report(
             dropped.push("status");
         }
     }
-    if outcome.compose.is_some() && !landing.mask.allows(Emit::Children) {
+    if outcome.compose.is_some() && !claim.emits.allows(Emit::Children) {
         dropped.push("children");
     }
     let is_compose_with_work = matches!(
@@ -215,7 +203,7 @@ fn land_report(
         Stage::Work | Stage::Compose | Stage::Rollup | Stage::Delete
     );
     let mut reported: Vec<Condition> = Vec::new();
-    if !outcome.conditions.is_empty() && !landing.mask.allows(Emit::Conditions) {
+    if !outcome.conditions.is_empty() && !claim.emits.allows(Emit::Conditions) {
         dropped.push("conditions");
     } else if is_compose_with_work {
         reported = outcome
@@ -319,6 +307,7 @@ fn land_success(
             row.finalizers.clear();
             row.failure = None;
         })?;
+        configs::reader_left(view, row)?;
         view.event(
             row,
             EventKind::Succeeded,

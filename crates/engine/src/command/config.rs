@@ -52,6 +52,7 @@ pub(super) fn apply(command: &ConfigApply, view: &mut View<'_>) -> Decision<Repl
             spec: holder.spec.clone(),
             bundle: BundleEdit::Keep,
             owner: holder.owner,
+            former: false,
         };
         configs::put(view, demoted)?;
     }
@@ -67,6 +68,7 @@ pub(super) fn apply(command: &ConfigApply, view: &mut View<'_>) -> Decision<Repl
         spec,
         bundle,
         owner: None,
+        former: false,
     };
     let changed = configs::put(view, wanted)?;
     let applied = match (old.is_some(), changed) {

@@ -2,7 +2,7 @@
 
 use super::apply::{check_precondition, existing, refuse_composed};
 use super::{Reply, ResourceDelete};
-use crate::decide::teardown;
+use crate::decide::{configs, teardown};
 use crate::model::EventKind;
 use crate::view::{Decision, View};
 
@@ -69,6 +69,7 @@ fn abandon(view: &mut View<'_>, uid: converge_types::ids::Uid, who: Option<&str>
             if let Some(deletion) = &mut row.deletion {
                 deletion.abandon = true;
             }
-        })
+        })?;
+        configs::reader_left(view, row)
     })
 }

@@ -23,7 +23,7 @@ use converge_types::phase::{Condition, Stage};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Bundle, Claim, ClaimRef, Config, Digest, LeaseToken, ManifestRow, Millis, Resource,
+    Bundle, Claim, ClaimRef, Config, Digest, DocSlot, LeaseToken, ManifestRow, Millis, Resource,
 };
 use crate::store::{Source, TransactError, WriteSet};
 use crate::view::{Decision, Halt, View};
@@ -203,7 +203,7 @@ pub struct ClaimTasks {
     /// Of these, slots that only compose and rollup may take. Meant for a stream that serves composers and leaves: without a composer
     /// among `pairs` it is ignored.
     pub reserved_for_composers: u32,
-    /// Pairs a suspect (a task whose worker was lost before) of which already runs on this stream: give no more of that kind.
+    /// Pairs a suspect (a task whose worker was lost before) of which already runs on this stream: give no more of that kind, of no version.
     pub suspects_on_stream: Vec<KindVersion>,
     /// Pairs of which anything runs on this stream: give no suspect of that kind.
     pub busy_on_stream: Vec<KindVersion>,
@@ -434,7 +434,11 @@ pub enum Reply {
     },
     Resource {
         applied: Applied,
+        /// As it is once the command is carried out.
         row: Arc<Resource>,
+        /// The resolved spec.
+        spec: Option<Doc>,
+        status: Option<Doc>,
     },
     Config {
         applied: Applied,
@@ -461,6 +465,18 @@ pub enum Reply {
 }
 
 pub(crate) use apply::new_resource;
+
+impl Reply {
+    /// The answer to an apply; [`run`] completes it.
+    fn resource(applied: Applied, row: Arc<Resource>) -> Self {
+        Self::Resource {
+            applied,
+            row,
+            spec: None,
+            status: None,
+        }
+    }
+}
 
 impl Command {
     fn decide(&self, view: &mut View<'_>) -> Decision<Reply> {
@@ -496,8 +512,24 @@ pub fn run(
     now_ms: Millis,
 ) -> Result<(Reply, WriteSet), Halt> {
     let mut view = View::new(source, now_ms);
-    let reply = command.decide(&mut view)?;
+    let mut reply = command.decide(&mut view)?;
     crate::decide::propagate::run(&mut view)?;
+    if let Reply::Resource {
+        applied,
+        row,
+        spec,
+        status,
+    } = &mut reply
+    {
+        // What was derived since is part of the answer.
+        if let Some(now) = view.resource(row.uid)? {
+            *row = now;
+        }
+        *spec = view.spec(row.uid)?;
+        if *applied != Applied::Created {
+            *status = view.doc(row.uid, DocSlot::Status)?;
+        }
+    }
     Ok((reply, view.finish()))
 }
 

@@ -18,7 +18,7 @@ use check::{CheckedChild, CheckedConfig, CheckedEdge};
 
 use super::{configs, flows};
 use crate::command::{ChildSpec, ComposeOutcome, ConfigSpec, EdgeSpec, TaskInput, TaskResource};
-use crate::model::{Config, DocSlot, Due, Edge, EventKind, Flow, Millis, Orphan, Resource};
+use crate::model::{DocSlot, Due, Edge, EventKind, Flow, Millis, Orphan, Resource};
 use crate::view::{Decision, View};
 
 /// The last accepted result, as stored.
@@ -253,7 +253,7 @@ fn update(
     if view.resource(uid)? != before {
         view.touch(uid);
     }
-    Ok(())
+    configs::reader_left(view, row)
 }
 
 /// An orphan that is emitted again before a teardown was claimed: same uid, as if nothing had happened.
@@ -379,6 +379,10 @@ fn land_edges(
         if old.as_deref() != Some(&edge) {
             view.edge_put(from, to, Some(edge))?;
             view.touch(from);
+            // What it waits for on its way out is named in the order of its edges.
+            if goes(view, to)? {
+                view.touch(to);
+            }
         }
     }
     for edge in before
@@ -386,10 +390,7 @@ fn land_edges(
         .filter(|edge| !wanted.contains(&(edge.from, edge.to)))
     {
         // The edge goes on holding the teardown of what it pointed to until its dependent has synced without it.
-        let to_goes = view
-            .resource(edge.to)?
-            .is_some_and(|to| to.orphan.is_some() || to.is_deleting());
-        let former = to_goes.then(|| Edge {
+        let former = goes(view, edge.to)?.then(|| Edge {
             former: true,
             flows: Vec::new(),
             ..(**edge).clone()
@@ -403,11 +404,17 @@ fn land_edges(
     Ok(())
 }
 
+/// Whether this one is on its way out: orphaned, or being deleted.
+fn goes(view: &mut View<'_>, uid: Uid) -> Decision<bool> {
+    let row = view.resource(uid)?;
+    Ok(row.is_some_and(|row| row.orphan.is_some() || row.is_deleting()))
+}
+
 fn land_configs(view: &mut View<'_>, owner: &Resource, wanted: Vec<CheckedConfig>) -> Decision<()> {
     let names: BTreeSet<_> = wanted.iter().map(|config| config.name.clone()).collect();
     for config in view.configs_owned_by(owner.uid)? {
         if !names.contains(&config.name) {
-            release_config(view, &config)?;
+            configs::release(view, &config)?;
         }
     }
     for config in wanted {
@@ -420,18 +427,11 @@ fn land_configs(view: &mut View<'_>, owner: &Resource, wanted: Vec<CheckedConfig
                 spec: config.emitted.spec,
                 bundle: configs::BundleEdit::Keep,
                 owner: Some(owner.uid),
+                former: false,
             },
         )?;
     }
     Ok(())
-}
-
-/// Takes a composer-owned config away; what still names it is held, never run without it.
-///
-/// # Errors
-/// As the view's reads.
-pub fn release_config(view: &mut View<'_>, config: &Config) -> Decision<()> {
-    configs::remove(view, config)
 }
 
 /// A name of this kind is free, or its manifest is here: compositions that were refused for it are tried again.

@@ -9,8 +9,9 @@ use converge_types::json::Doc;
 use converge_types::merge;
 
 use super::inputs::digest;
-use crate::model::{Bundle, Config, ConfigSweep, Digest, ManifestRow};
+use crate::model::{Bundle, Config, ConfigSweep, Digest, ManifestRow, Resource};
 use crate::refusal::Problem;
+use crate::store::{Need, Rows};
 use crate::view::{Decision, View};
 
 /// What to do with the stored bundle.
@@ -34,6 +35,7 @@ pub struct Wanted {
     pub spec: Doc,
     pub bundle: BundleEdit,
     pub owner: Option<Uid>,
+    pub former: bool,
 }
 
 /// Everything wrong with a config spec: a default is checked whole, an override merged over the current default.
@@ -104,6 +106,7 @@ pub fn put(view: &mut View<'_>, wanted: Wanted) -> Decision<bool> {
         && old.is_default == wanted.is_default
         && old.spec == wanted.spec
         && old.owner == wanted.owner
+        && old.former == wanted.former
         && stored_bundle == bundle
     {
         return Ok(false);
@@ -118,6 +121,7 @@ pub fn put(view: &mut View<'_>, wanted: Wanted) -> Decision<bool> {
         effective: Digest::default(),
         broken: None,
         owner: wanted.owner,
+        former: wanted.former,
         created_ms: old.as_ref().map_or(now, |old| old.created_ms),
         updated_ms: now,
         revision: 0,
@@ -161,6 +165,66 @@ pub fn remove(view: &mut View<'_>, config: &Config) -> Decision<()> {
         after: None,
     });
     super::compose::name_freed(view, &config.kv.kind)
+}
+
+/// A composer no longer emits a config it owns. What still reads it, an orphan for one, is torn down with it; then it goes.
+///
+/// # Errors
+/// As the view's reads.
+pub fn release(view: &mut View<'_>, config: &Config) -> Decision<()> {
+    if !is_read(view, &config.name)? {
+        return remove(view, config);
+    }
+    let former = Wanted {
+        name: config.name.clone(),
+        kv: config.kv.clone(),
+        is_default: false,
+        spec: config.spec.clone(),
+        bundle: BundleEdit::Keep,
+        owner: config.owner,
+        former: true,
+    };
+    put(view, former).map(drop)
+}
+
+/// What this row read before, and may read no more: a former config goes with its last reader.
+///
+/// # Errors
+/// As the view's reads.
+pub fn reader_left(view: &mut View<'_>, before: &Resource) -> Decision<()> {
+    let owed = before.finalizers.iter().map(|owed| &owed.config_ref);
+    for name in owed.chain([&before.config_ref]).flatten() {
+        if let Some(config) = view.config(name)?
+            && config.former
+            && !is_read(view, name)?
+        {
+            remove(view, &config)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a stored resource reads this config, and still does as the command that runs has it.
+fn is_read(view: &mut View<'_>, name: &ConfigName) -> Decision<bool> {
+    const PAGE: u32 = 64;
+    let mut after = None;
+    loop {
+        let need = Need::ConfigUsers(name.clone(), after, PAGE);
+        let Rows::Uids(uids) = view.fetch_raw(&need)? else {
+            return Ok(false);
+        };
+        for uid in &uids {
+            if let Some(row) = view.resource(*uid)?
+                && row.reads(name)
+            {
+                return Ok(true);
+            }
+        }
+        after = uids.last().copied();
+        if uids.len() < PAGE as usize {
+            return Ok(false);
+        }
+    }
 }
 
 /// The default of a pair is another, or gone: its digest, what its overrides come to, and who must look again.

@@ -205,7 +205,7 @@ pub fn derive(view: &mut View<'_>, row: &Resource) -> Decision<Derivation> {
             timers: Timers::stored(row, view.now_ms()),
         });
     };
-    let config = effective_config(view, row, &row.kv)?;
+    let config = effective_config(view, row.config_ref.as_ref(), &row.kv)?;
     let state = Pass::of(row, &manifest, &config);
     let plan = Plan::of(manifest.manifest());
     let timers = Timers::of(row, &manifest, &plan, &state, view.now_ms());

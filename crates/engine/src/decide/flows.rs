@@ -298,7 +298,8 @@ fn fail(
     plan: Plan<'_>,
     message: String,
 ) -> Decision<()> {
-    let EffectiveConfig::Digest(config) = effective_config(view, row, &row.kv)? else {
+    let EffectiveConfig::Digest(config) = effective_config(view, row.config_ref.as_ref(), &row.kv)?
+    else {
         return Ok(());
     };
     let (stage, reaction) = match (plan.compose, plan.work) {

@@ -1,6 +1,6 @@
 //! The inputs of a stage as they are now; what a mark, a failure and a claim are compared with.
 
-use converge_types::ids::KindVersion;
+use converge_types::ids::{ConfigName, KindVersion};
 use converge_types::phase::Stage;
 use sha2::{Digest as _, Sha256};
 
@@ -18,16 +18,16 @@ pub enum EffectiveConfig {
     Broken(String),
 }
 
-/// The effective config of a resource at the pair it is dispatched as.
+/// The effective config of a resource that names this override, at the pair it is dispatched as.
 ///
 /// # Errors
 /// As the view's reads.
 pub fn effective_config(
     view: &mut View<'_>,
-    row: &Resource,
+    named: Option<&ConfigName>,
     kv: &KindVersion,
 ) -> Decision<EffectiveConfig> {
-    let Some(name) = &row.config_ref else {
+    let Some(name) = named else {
         return Ok(EffectiveConfig::Digest(view.pair(kv)?.default_config));
     };
     Ok(match view.config(name)? {

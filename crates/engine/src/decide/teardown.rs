@@ -22,6 +22,10 @@ pub fn next(view: &mut View<'_>, row: &Resource) -> Decision<Next> {
     if row.claim.is_some() {
         return Ok(Next::Nothing);
     }
+    // What owes no teardown claims nothing, so a quarantine does not keep it.
+    if row.quarantined && !row.finalizers.is_empty() {
+        return Ok(Next::Held(Hold::Quarantine));
+    }
     if row.children > 0 {
         return Ok(Next::Held(Hold::Children(None)));
     }
@@ -31,9 +35,6 @@ pub fn next(view: &mut View<'_>, row: &Resource) -> Decision<Next> {
     if row.finalizers.is_empty() {
         return Ok(Next::Remove);
     }
-    if row.quarantined {
-        return Ok(Next::Held(Hold::Quarantine));
-    }
     let kv = row.due_kv();
     let Some(manifest) = view.manifest(&kv)? else {
         return Ok(Next::Nothing);
@@ -41,7 +42,7 @@ pub fn next(view: &mut View<'_>, row: &Resource) -> Decision<Next> {
     let Some(reaction) = Plan::of(manifest.manifest()).teardown else {
         return Ok(Next::Nothing);
     };
-    let config = match effective_config(view, row, &kv)? {
+    let config = match effective_config(view, row.due_config(), &kv)? {
         EffectiveConfig::Digest(config) => config,
         EffectiveConfig::Missing => return Ok(Next::Held(Hold::Config)),
         EffectiveConfig::Broken(_) => return Ok(Next::Nothing),
@@ -129,7 +130,7 @@ pub fn failure_over(view: &mut View<'_>, row: &Resource) -> Decision<bool> {
     if failure.terminal && failure.manifest_version != manifest.version {
         return Ok(true);
     }
-    Ok(match effective_config(view, row, &kv)? {
+    Ok(match effective_config(view, row.due_config(), &kv)? {
         EffectiveConfig::Digest(config) => config != failure.inputs.config,
         _ => false,
     })
@@ -212,9 +213,10 @@ pub fn remove(view: &mut View<'_>, row: &Resource) -> Decision<()> {
         revision: 0,
     });
     for config in view.configs_owned_by(uid)? {
-        super::compose::release_config(view, &config)?;
+        super::configs::remove(view, &config)?;
     }
     view.resource_remove(uid)?;
+    super::configs::reader_left(view, row)?;
     if let Some(owner) = row.owner {
         let gone = row.contributed;
         view.update(owner, |owner| {

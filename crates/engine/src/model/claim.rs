@@ -4,7 +4,7 @@
 //! the row lands. Not here: when a claim ends for silence (the broker keeps leases, on its monotonic clock).
 
 use converge_types::ids::{KindVersion, Uid};
-use converge_types::phase::{Stage, Trigger};
+use converge_types::phase::{EmitMask, Stage, Trigger};
 use serde::{Deserialize, Serialize};
 
 use super::{Class, Digest, Millis};
@@ -112,8 +112,10 @@ pub struct Claim {
     pub reaction: String,
     /// The pair it was dispatched as (after a version flip, the row's may differ).
     pub kv: KindVersion,
-    /// Version of the manifest whose mask governs the result.
+    /// Version of the manifest it was claimed under.
     pub manifest_version: i64,
+    /// What of the result is applied. The mask of then: an edit of the manifest meanwhile changes nothing for a task that runs.
+    pub emits: EmitMask,
     /// The inputs it was claimed with.
     pub inputs: Inputs,
     /// The class it was dispatched in; a task given back keeps it.

@@ -35,6 +35,8 @@ pub struct Config {
     pub broken: Option<String>,
     /// The composite whose compose result owns it.
     pub owner: Option<Uid>,
+    /// Dropped by a later compose result, kept until nothing reads it: what is torn down still needs it.
+    pub former: bool,
     /// Created at.
     pub created_ms: Millis,
     /// Last changed at.

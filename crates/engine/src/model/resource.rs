@@ -45,6 +45,9 @@ pub struct Finalizer {
     pub name: String,
     /// The kind version last dispatched; teardown runs at it.
     pub kind_version: i32,
+    /// The config override last dispatched with; teardown reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_ref: Option<ConfigName>,
 }
 
 /// A condition and the reaction that reported it; empty reaction = the engine's own.
@@ -303,6 +306,23 @@ impl Resource {
             },
             _ => self.kv.clone(),
         }
+    }
+
+    /// The config override its next task reads: teardown that of the last dispatch, everything else its own.
+    #[must_use]
+    pub fn due_config(&self) -> Option<&ConfigName> {
+        match self.finalizers.first() {
+            Some(finalizer) if self.is_deleting() => finalizer.config_ref.as_ref(),
+            _ => self.config_ref.as_ref(),
+        }
+    }
+
+    /// Whether a task of it, or a teardown it owes, reads this config.
+    #[must_use]
+    pub fn reads(&self, config: &ConfigName) -> bool {
+        let owed = self.finalizers.iter().map(|owed| owed.config_ref.as_ref());
+        owed.chain([self.config_ref.as_ref()])
+            .any(|named| named == Some(config))
     }
 
     /// The reported condition of this type, any reaction's; first reported first.

@@ -11,7 +11,7 @@ use crate::sql::{self, Cols};
 
 /// The select list that [`decode`] reads.
 pub(crate) const SELECT: &str = "SELECT name, kind, version, is_default, spec, bundle_bytes, bundle_digest, effective, \
-    broken, owner, created_ms, updated_ms, revision FROM config ";
+    broken, owner, former, created_ms, updated_ms, revision FROM config ";
 
 fn decode(cols: &mut Cols<'_>) -> Result<Arc<Config>, Fault> {
     Ok(Arc::new(Config {
@@ -24,6 +24,7 @@ fn decode(cols: &mut Cols<'_>) -> Result<Arc<Config>, Fault> {
         effective: cols.digest()?,
         broken: cols.get()?,
         owner: cols.uid_or_null()?,
+        former: cols.get()?,
         created_ms: cols.get()?,
         updated_ms: cols.get()?,
         revision: cols.get()?,
@@ -45,8 +46,8 @@ pub(crate) fn by_name(conn: &Connection, name: &ConfigName) -> Result<Option<Arc
 
 pub(crate) fn put(conn: &Connection, row: &Config) -> Result<(), Fault> {
     let sql = "INSERT OR REPLACE INTO config (name, kind, version, is_default, spec, bundle_bytes, bundle_digest,
-        effective, broken, owner, created_ms, updated_ms, revision)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        effective, broken, owner, former, created_ms, updated_ms, revision)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
     let params = params![
         row.name.as_str(),
         row.kv.kind.as_str(),
@@ -58,6 +59,7 @@ pub(crate) fn put(conn: &Connection, row: &Config) -> Result<(), Fault> {
         sql::digest(row.effective),
         row.broken,
         row.owner.as_ref().map(|uid| *uid.as_bytes()),
+        row.former,
         row.created_ms,
         row.updated_ms,
         row.revision

@@ -20,7 +20,7 @@ use crate::fault::Fault;
 use crate::sql::{self, Cols};
 
 /// A column and the group it is updated with; parameters are numbered in this order.
-const COLUMNS: [(&str, Group); 40] = [
+const COLUMNS: [(&str, Group); 41] = [
     ("uid", Group::Key),
     ("kind", Group::Key),
     ("name", Group::Key),
@@ -32,6 +32,7 @@ const COLUMNS: [(&str, Group); 40] = [
     ("config_ref", Group::Place),
     ("created_ms", Group::Place),
     ("finalizer_version", Group::Finalizer),
+    ("finalizer_config", Group::Finalizer),
     ("phase", Group::Phase),
     ("claimed", Group::Claimed),
     ("ready_kind", Group::Ready),
@@ -179,6 +180,11 @@ fn finalizer_version(row: &Resource) -> Option<i32> {
     row.finalizers.first().map(|owed| owed.kind_version)
 }
 
+fn finalizer_config(row: &Resource) -> Option<&str> {
+    let owed = row.finalizers.first()?;
+    owed.config_ref.as_ref().map(|name| name.as_str())
+}
+
 /// Binds every column and the id to `statement`, which may use any of them.
 fn execute(
     conn: &Connection,
@@ -212,6 +218,7 @@ fn execute(
         &row.config_ref.as_ref().map(|name| name.as_str()),
         &row.created_ms,
         &finalizer_version(row),
+        &finalizer_config(row),
         &row.derived.phase.as_str(),
         &row.claim.is_some(),
         &ready_kind,
@@ -311,7 +318,8 @@ fn changed(before: &Resource, row: &Resource) -> u8 {
     let bit = |differs: bool, group: Group| if differs { group as u8 } else { 0 };
     bit(place, Group::Place)
         | bit(
-            finalizer_version(before) != finalizer_version(row),
+            finalizer_version(before) != finalizer_version(row)
+                || finalizer_config(before) != finalizer_config(row),
             Group::Finalizer,
         )
         | bit(before.derived.phase != row.derived.phase, Group::Phase)
@@ -349,6 +357,7 @@ fn read(cols: &mut Cols<'_>, uid: Uid, kind: Kind) -> Result<Resource, Fault> {
     let config_ref = cols.parsed_or_null()?;
     let created_ms = cols.get()?;
     let _finalizer_version: Option<i32> = cols.get()?;
+    let _finalizer_config: Option<String> = cols.get()?;
     let phase = cols.parsed()?;
     let _claimed: bool = cols.get()?;
     let _ready_kind: Option<Kind> = cols.parsed_or_null()?;

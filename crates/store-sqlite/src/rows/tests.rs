@@ -9,7 +9,7 @@ use converge_engine::model::{
 };
 use converge_types::ids::{KindVersion, Uid};
 use converge_types::labels::Labels;
-use converge_types::phase::{Condition, ConditionStatus, Phase, Stage, Trigger};
+use converge_types::phase::{Condition, ConditionStatus, Emit, Phase, Stage, Trigger};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -74,8 +74,10 @@ prop_compose! {
 prop_compose! {
     fn claim()(secret in any::<u128>(), epoch in any::<i64>(), stage in stage(), trigger in select(Trigger::ALL),
         reaction in ".{0,5}", kv in kv(), manifest_version in any::<i64>(), inputs in inputs(),
-        class in select(Class::ALL.to_vec()), worker in ".{0,5}", broker in ".{0,5}", since_ms in any::<i64>()) -> Claim {
-        Claim { secret, epoch, stage, trigger, reaction, kv, manifest_version, inputs, class, worker, broker, since_ms }
+        class in select(Class::ALL.to_vec()), worker in ".{0,5}", broker in ".{0,5}", since_ms in any::<i64>(),
+        emits in vec(select(Emit::ALL.to_vec()), 0..4)) -> Claim {
+        let emits = emits.into_iter().collect();
+        Claim { secret, epoch, stage, trigger, reaction, kv, manifest_version, emits, inputs, class, worker, broker, since_ms }
     }
 }
 
@@ -142,7 +144,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn row()(mut row in first_half(), flags in any::<[bool; 5]>(), finalizers in vec(("[a-z]{1,4}", 1..9_i32), 0..2),
+    fn row()(mut row in first_half(), flags in any::<[bool; 5]>(), finalizers in vec(("[a-z]{1,4}", 1..9_i32, of("[a-z]{1,4}")), 0..2),
         claim in of(claim()), marks in any_marks(), failures in (of(failure()), of(failure())),
         conditions in vec(condition(), 0..3), look in of(any::<[i64; 2]>()), times in any::<[Option<i64>; 4]>(),
         counts in any::<[u32; 3]>(), sums in (sums(), sums()), numbers in any::<[i64; 6]>(), due in due(),
@@ -150,7 +152,10 @@ prop_compose! {
         let [quarantined, by_hand, synced, settled, counted] = flags;
         (row.quarantined, row.by_hand) = (quarantined, by_hand);
         row.derived = Derived { phase, synced, settled, counted };
-        row.finalizers = finalizers.into_iter().map(|(name, kind_version)| Finalizer { name, kind_version }).collect();
+        row.finalizers = finalizers.into_iter().map(|(name, kind_version, config)| {
+            let config_ref = config.map(|config| config.parse().unwrap());
+            Finalizer { name, kind_version, config_ref }
+        }).collect();
         (row.claim, row.marks) = (claim, marks);
         (row.failure, row.observe_failure) = failures;
         row.conditions = conditions;
@@ -314,7 +319,7 @@ proptest! {
         let spec: converge_types::json::Doc = r#"{"n": 1.50}"#.parse().unwrap();
         let row = Config {
             name: "cfg".parse().unwrap(), kv: kv.clone(), is_default: flags[0], spec: spec.clone(), bundle_bytes: big,
-            bundle_digest: digests.0, effective: digests.1, broken: texts.0.clone(), owner, created_ms: numbers[0],
+            bundle_digest: digests.0, effective: digests.1, broken: texts.0.clone(), owner, former: flags[1], created_ms: numbers[0],
             updated_ms: numbers[1], revision: numbers[2],
         };
         config::put(&conn, &row).unwrap();

@@ -133,7 +133,10 @@ impl Tables {
             }
             Need::Bundle(name) => Rows::Bundle(config::bundle(&self.conn, name)?),
             Need::ConfigUsers(name, after, limit) => {
-                let sql = "SELECT uid FROM resource WHERE config_ref = ?1 AND uid > ?2 ORDER BY uid LIMIT ?3";
+                // Two searches, each of them by its index.
+                let sql = "SELECT uid FROM (SELECT uid FROM resource WHERE config_ref = ?1 AND uid > ?2 ORDER BY uid LIMIT ?3)
+                    UNION SELECT uid FROM (SELECT uid FROM resource WHERE finalizer_config = ?1 AND uid > ?2 ORDER BY uid LIMIT ?3)
+                    ORDER BY uid LIMIT ?3";
                 self.uids(sql, params![name.as_str(), from(after), limit])?
             }
             Need::PairResources(kv, after, limit) => {

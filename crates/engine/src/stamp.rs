@@ -1,12 +1,14 @@
 //! Numbers what a command wrote: `revision` of rows and `seq` of events, from the store's one counter.
+//!
+//! A store calls it between deciding a command and writing what was decided, so that all stores count alike.
 
 use std::sync::Arc;
 
-use converge_engine::Reply;
-use converge_engine::store::WriteSet;
+use crate::command::Reply;
+use crate::store::WriteSet;
 
 /// Numbers every row of `set`, counting `revision` up, and shows the numbered rows in `reply`.
-pub(crate) fn stamp(set: &mut WriteSet, reply: &mut Reply, revision: &mut i64) {
+pub fn stamp(set: &mut WriteSet, reply: &mut Reply, revision: &mut i64) {
     let mut next = || {
         *revision += 1;
         *revision
