@@ -43,7 +43,7 @@ macro_rules! suite {
             unchanged_children_are_untouched, flows_deliver_switch_and_go, a_flowed_spec_is_checked_whole, an_edge_to_a_composite_holds_for_all_below,
             causes_roll_up, absent_children_are_the_last_result, a_composed_resource_belongs_to_its_composer, a_rollup_runs_once_settled);
         $crate::suite!(@ $open; teardown: a_leaf_without_finalizer_goes_at_once, teardown_runs_with_what_was_dispatched_last,
-            dependents_go_first, a_failing_teardown_holds_what_is_above, abandon_gives_up_with_an_event, orphans_wait_for_grace_and_dependents,
+            dependents_go_first, a_failing_teardown_holds_what_is_above, a_teardown_is_tried_for_ever, abandon_gives_up_with_an_event, orphans_wait_for_grace_and_dependents,
             an_orphan_emitted_again_is_taken_back, force_replaces_a_child, a_running_claim_is_waited_for);
     };
     (@ $open:expr; $module:ident: $($name:ident),* $(,)?) => {

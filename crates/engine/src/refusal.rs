@@ -1,5 +1,7 @@
 //! Why a command was refused, in words for the person who sent it. The API maps each variant to one status.
 
+use converge_types::ids::KindVersion;
+
 /// One problem of an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -65,6 +67,18 @@ impl Refusal {
             summary: summary.into(),
             problems: Vec::new(),
         }
+    }
+
+    /// A document (`what`: the spec, the config) that breaks rules of its kind.
+    pub fn does_not_fit(what: &str, kv: &KindVersion, problems: Vec<Problem>) -> Self {
+        let summary = match problems.as_slice() {
+            [one] => format!(
+                "{what} does not fit {kv}: {}: {}",
+                one.location, one.message
+            ),
+            many => format!("{what} does not fit {kv}: {} violations", many.len()),
+        };
+        Self::Invalid { summary, problems }
     }
 
     /// An invalid input with one problem.

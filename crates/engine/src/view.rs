@@ -12,8 +12,8 @@ use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName, Uid};
 use converge_types::json::Doc;
 
 use crate::model::{
-    Bundle, Class, Config, ConfigSweep, DocSlot, Due, Edge, Event, EventKind, History, ManifestRow,
-    Millis, Pair, Resource, Tombstone,
+    Bundle, Claim, Class, Config, ConfigSweep, DocSlot, Due, Edge, Event, EventKind, History,
+    ManifestRow, Millis, Pair, Resource, Tombstone,
 };
 use crate::refusal::Refusal;
 use crate::store::{Change, Need, Rows, Signals, Source, StoreError, WriteSet};
@@ -294,6 +294,18 @@ impl<'s> View<'s> {
         self.last_events.insert(row.uid, Some(event.clone()));
         self.events.push((event, is_repeat));
         Ok(())
+    }
+
+    /// Records what happened to a claimed task, in the name of its reaction and its worker.
+    pub fn task_event(
+        &mut self,
+        row: &Resource,
+        claim: &Claim,
+        kind: EventKind,
+        message: impl Into<String>,
+    ) -> Decision<()> {
+        let (reaction, worker) = (&claim.reaction, &claim.worker);
+        self.event(row, kind, Some(reaction), message, Some(worker))
     }
 
     /// Keeps an authored state.

@@ -154,6 +154,30 @@ pub async fn a_failing_teardown_holds_what_is_above(world: World) {
     assert!(world.get("app/x").await.is_none());
 }
 
+/// Whatever the policy says of attempts: giving up would leave behind what it made.
+pub async fn a_teardown_is_tried_for_ever(world: World) {
+    world
+        .manifest(&leaf_with_teardown("torn").replace(
+            "\"reactions\"",
+            "\"max_transient_attempts\":2,\"reactions\"",
+        ))
+        .await;
+    world.apply("torn/a", "{}").await;
+    world.run(&["torn"], |_| done("{}")).await;
+    world.delete("torn/a").await;
+    for attempt in 1..=4_u32 {
+        let task = world.claim_one("w", &["torn"]).await;
+        world.report(&task, failed("not yet", false)).await;
+        let row = world.view("torn/a").await.row;
+        let failure = row.failure.clone().expect("a failure");
+        assert_eq!((failure.terminal, failure.attempts), (false, attempt));
+        world.pass(60_000).await;
+    }
+    let task = world.claim_one("w", &["torn"]).await;
+    world.report(&task, empty()).await;
+    assert!(world.get("torn/a").await.is_none());
+}
+
 /// `?abandon=true`.
 pub async fn abandon_gives_up_with_an_event(world: World) {
     world.manifest(&leaf_with_teardown("torn")).await;

@@ -148,18 +148,7 @@ fn validate(view: &mut View<'_>, manifest: &ManifestRow, state: &Authored) -> De
     if problems.is_empty() {
         return Ok(());
     }
-    let summary = match problems.as_slice() {
-        [one] => format!(
-            "the spec does not fit {}: {}: {}",
-            state.kv, one.location, one.message
-        ),
-        many => format!(
-            "the spec does not fit {}: {} violations",
-            state.kv,
-            many.len()
-        ),
-    };
-    Err(Refusal::Invalid { summary, problems }.into())
+    Err(Refusal::does_not_fit("the spec", &state.kv, problems).into())
 }
 
 fn keep_history(view: &mut View<'_>, row: &Resource, spec: Doc, who: Option<&str>) {

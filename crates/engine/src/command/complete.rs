@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use converge_types::ids::Kind;
 use converge_types::json::Doc;
 use converge_types::limits;
 use converge_types::phase::{Condition, ConditionStatus, Emit, Stage, Trigger, condition};
@@ -14,11 +13,11 @@ use converge_types::phase::{Condition, ConditionStatus, Emit, Stage, Trigger, co
 use super::{Complete, Landed, Outcome, Reply, TaskFailure};
 use crate::decide::conditions::{Health, health};
 use crate::decide::derive::next_look;
-use crate::decide::failure::{self, Failed};
+use crate::decide::failure::Failed;
 use crate::decide::inputs::{EffectiveConfig, effective_config, inputs};
 use crate::decide::plan::Plan;
 use crate::decide::{compose, conditions, configs};
-use crate::model::{Claim, DocSlot, EventKind, ManifestRow, Millis, Resource};
+use crate::model::{Claim, DocSlot, EventKind, Failure, ManifestRow, Millis, Resource};
 use crate::view::{Decision, View};
 
 /// A message that begins with this is not the handler's own outcome: the task is given back and nothing is counted.
@@ -36,9 +35,6 @@ pub(super) fn decide(command: &Complete, view: &mut View<'_>) -> Decision<Reply>
     view.touch(uid);
     let manifest = view.manifest(&claim.kv)?;
     let landing = Landing {
-        max_attempts: manifest
-            .as_ref()
-            .map_or(0, |row| row.policy.max_transient_attempts),
         resync_ms: manifest.as_ref().map_or(0, |row| {
             Millis::from(row.policy.resync_interval_secs).saturating_mul(1_000)
         }),
@@ -65,10 +61,21 @@ pub(super) fn decide(command: &Complete, view: &mut View<'_>) -> Decision<Reply>
 struct Landing {
     claim: Claim,
     manifest: Option<Arc<ManifestRow>>,
-    max_attempts: u32,
     resync_ms: Millis,
     is_current: bool,
     seed: u64,
+}
+
+impl Landing {
+    fn failed<'a>(&'a self, view: &View<'_>, row: &'a Resource) -> Failed<'a> {
+        Failed {
+            row,
+            claim: &self.claim,
+            manifest: self.manifest.as_deref(),
+            now_ms: view.now_ms(),
+            seed: self.seed,
+        }
+    }
 }
 
 fn live_claim<'r>(row: &'r Resource, command: &Complete) -> Option<&'r Claim> {
@@ -156,13 +163,7 @@ fn give_back(
         + limits::INTERRUPTED_RETRY.as_millis() as Millis
         + (landing.seed % 250) as Millis;
     view.update(row.uid, |row| row.not_before_ms = Some(again))?;
-    view.event(
-        row,
-        EventKind::GivenBack,
-        Some(&claim.reaction),
-        failure.message.clone(),
-        Some(&claim.worker),
-    )?;
+    view.task_event(row, claim, EventKind::GivenBack, failure.message.clone())?;
     Ok(Landed::GivenBack)
 }
 
@@ -308,13 +309,7 @@ fn land_success(
             row.failure = None;
         })?;
         configs::reader_left(view, row)?;
-        view.event(
-            row,
-            EventKind::Succeeded,
-            Some(&claim.reaction),
-            claim.reaction.clone(),
-            Some(&claim.worker),
-        )?;
+        view.task_event(row, claim, EventKind::Succeeded, claim.reaction.clone())?;
         return Ok(Landed::Applied);
     }
     if claim.stage == Stage::Compose {
@@ -368,13 +363,7 @@ fn land_success(
             conditions::set_own(row, condition::COMPOSED, Some(composed), now);
         }
     })?;
-    view.event(
-        row,
-        EventKind::Succeeded,
-        Some(&claim.reaction),
-        claim.reaction.clone(),
-        Some(&claim.worker),
-    )?;
+    view.task_event(row, claim, EventKind::Succeeded, claim.reaction.clone())?;
     Ok(Landed::Applied)
 }
 
@@ -397,7 +386,10 @@ fn refuse_composition(
         conditions::set_own(row, condition::COMPOSED, Some(composed), now);
         row.own_version += 1;
     })?;
-    record(view, row, landing, message, true, refused.cures.clone())?;
+    let failure = landing
+        .failed(view, row)
+        .attempt(&message, true, refused.cures.clone());
+    land_attempt(view, row, landing, failure)?;
     Ok(Landed::Applied)
 }
 
@@ -417,50 +409,23 @@ fn land_failure(
             failure.message
         );
         let message = limits::truncate_message(&message).into_owned();
-        return view.event(
-            row,
-            EventKind::Failed,
-            Some(&claim.reaction),
-            message,
-            Some(&claim.worker),
-        );
+        return view.task_event(row, claim, EventKind::Failed, message);
     }
-    record(
-        view,
-        row,
-        landing,
-        failure.message.clone(),
-        failure.terminal,
-        Vec::new(),
-    )
+    let failure = landing
+        .failed(view, row)
+        .attempt(&failure.message, failure.terminal, Vec::new());
+    land_attempt(view, row, landing, failure)
 }
 
 /// Sets attempts, backoff or pin. A second look that failed makes its stage due again: the mark goes, the retry path takes over.
-fn record(
+fn land_attempt(
     view: &mut View<'_>,
     row: &Resource,
     landing: &Landing,
-    message: String,
-    terminal: bool,
-    cures: Vec<Kind>,
+    after: Failure,
 ) -> Decision<()> {
     let claim = &landing.claim;
     let now = view.now_ms();
-    let failed = Failed {
-        stage: claim.stage,
-        reaction: &claim.reaction,
-        message,
-        terminal,
-        cures,
-        inputs: claim.inputs,
-        manifest_version: claim.manifest_version,
-        max_attempts: if claim.stage == Stage::Delete {
-            0
-        } else {
-            landing.max_attempts
-        },
-    };
-    let after = failure::after(row, failed, now, landing.seed);
     let text = after.message.clone();
     view.update(row.uid, |row| {
         unmark(row, claim);
@@ -471,13 +436,7 @@ fn record(
         row.own_version += 1;
         row.updated_ms = now;
     })?;
-    view.event(
-        row,
-        EventKind::Failed,
-        Some(&claim.reaction),
-        text,
-        Some(&claim.worker),
-    )
+    view.task_event(row, claim, EventKind::Failed, text)
 }
 
 /// A second look that failed makes its stage due again: it did not last succeed with these inputs.
@@ -501,34 +460,13 @@ fn land_observe_failure(
 ) -> Decision<()> {
     let claim = &landing.claim;
     let now = view.now_ms();
-    let attempts = row
-        .observe_failure
-        .as_ref()
-        .map_or(0, |failure| failure.attempts)
-        .saturating_add(1);
-    let message = limits::truncate_message(&failure.message).into_owned();
+    let after = landing.failed(view, row).observation(&failure.message);
+    let message = after.message.clone();
     view.update(row.uid, |row| {
         let observed = (ConditionStatus::False, "ResyncFailed", message.clone());
         conditions::set_own(row, condition::OBSERVED, Some(observed), now);
-        row.observe_failure = Some(crate::model::Failure {
-            stage: claim.stage,
-            reaction: claim.reaction.clone(),
-            message: message.clone(),
-            terminal: false,
-            attempts,
-            lost_leases: 0,
-            next_ms: Some(now + failure::backoff_ms(attempts, landing.seed)),
-            inputs: claim.inputs,
-            manifest_version: claim.manifest_version,
-            cures: Vec::new(),
-        });
+        row.observe_failure = Some(after);
         row.own_version += 1;
     })?;
-    view.event(
-        row,
-        EventKind::Failed,
-        Some(&claim.reaction),
-        message,
-        Some(&claim.worker),
-    )
+    view.task_event(row, claim, EventKind::Failed, message)
 }

@@ -31,7 +31,7 @@ pub(super) fn apply(command: &ConfigApply, view: &mut View<'_>) -> Decision<Repl
     check_sizes(command, &spec)?;
     let problems = configs::violations(view, &manifest, &spec, is_default)?;
     if !problems.is_empty() {
-        return Err(invalid(command, problems));
+        return Err(Refusal::does_not_fit("the config", &command.kv, problems).into());
     }
     let holder = view
         .config_default(&command.kv)?
@@ -129,21 +129,6 @@ fn check_sizes(command: &ConfigApply, spec: &Doc) -> Decision<()> {
         return Err(Refusal::TooLarge(message).into());
     }
     Ok(())
-}
-
-fn invalid(command: &ConfigApply, problems: Vec<Problem>) -> crate::view::Halt {
-    let summary = match problems.as_slice() {
-        [one] => format!(
-            "the config does not fit {}: {}: {}",
-            command.kv, one.location, one.message
-        ),
-        many => format!(
-            "the config does not fit {}: {} violations",
-            command.kv,
-            many.len()
-        ),
-    };
-    Refusal::Invalid { summary, problems }.into()
 }
 
 fn refuse_composed(view: &mut View<'_>, config: &Arc<Config>, verb: &str) -> Decision<()> {

@@ -4,7 +4,7 @@ use converge_types::phase::Trigger;
 
 use super::complete::{end_claim, is_current, unmark};
 use super::{LeaseLost, Release, ReleaseReason, Reply};
-use crate::decide::failure::{self, Failed};
+use crate::decide::failure::Failed;
 use crate::model::{Claim, ClaimRef, EventKind, Resource};
 use crate::view::{Decision, View};
 
@@ -18,13 +18,7 @@ pub(super) fn release(command: &Release, view: &mut View<'_>) -> Decision<Reply>
         end_claim(view, &row, &claim)?;
         if command.reason == ReleaseReason::Drained {
             let message = "the worker drained before it finished";
-            view.event(
-                &row,
-                EventKind::GivenBack,
-                Some(&claim.reaction),
-                message,
-                Some(&claim.worker),
-            )?;
+            view.task_event(&row, &claim, EventKind::GivenBack, message)?;
         }
         view.touch(row.uid);
         released += 1;
@@ -34,7 +28,6 @@ pub(super) fn release(command: &Release, view: &mut View<'_>) -> Decision<Reply>
 
 /// Ends claims no heartbeat named for a lease.
 pub(super) fn lost(command: &LeaseLost, view: &mut View<'_>) -> Decision<Reply> {
-    let now = view.now_ms();
     let mut released = 0;
     for reference in &command.claims {
         let Some((row, claim)) = live(view, reference)? else {
@@ -45,33 +38,18 @@ pub(super) fn lost(command: &LeaseLost, view: &mut View<'_>) -> Decision<Reply> 
             "lease lost: {} did not name epoch {} for a whole lease",
             claim.worker, claim.epoch
         );
-        view.event(
-            &row,
-            EventKind::LeaseLost,
-            Some(&claim.reaction),
-            message,
-            Some(&claim.worker),
-        )?;
+        view.task_event(&row, &claim, EventKind::LeaseLost, message)?;
         // An observation pins nothing and counts for nothing.
         if claim.trigger != Trigger::Resync && is_current(view, &row, &claim)? {
-            let max_attempts = view
-                .manifest(&claim.kv)?
-                .map_or(0, |row| row.policy.max_transient_attempts);
-            let failed = Failed {
-                stage: claim.stage,
-                reaction: &claim.reaction,
-                message: "the worker was lost while running this task".to_owned(),
-                terminal: false,
-                cures: Vec::new(),
-                inputs: claim.inputs,
-                manifest_version: claim.manifest_version,
-                max_attempts: if claim.stage == converge_types::phase::Stage::Delete {
-                    0
-                } else {
-                    max_attempts
-                },
-            };
-            let after = failure::after_lost_lease(&row, failed, now, command.seed);
+            let manifest = view.manifest(&claim.kv)?;
+            let after = Failed {
+                row: &row,
+                claim: &claim,
+                manifest: manifest.as_deref(),
+                now_ms: view.now_ms(),
+                seed: command.seed,
+            }
+            .lost_lease();
             view.update(row.uid, |row| {
                 if after.attempts > 0 {
                     unmark(row, &claim);

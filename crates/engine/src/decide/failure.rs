@@ -1,4 +1,4 @@
-//! What a failed outcome does: attempts, backoff, pins.
+//! How the record of a failure comes to be: attempts, backoff, pins. Nothing else makes one.
 //!
 //! Only a handler's own outcome is an attempt. Backoff is exponential with jitter in its upper half, so that retries of many resources
 //! that failed together spread out and no delay is shorter than half its step.
@@ -7,7 +7,7 @@ use converge_types::ids::Kind;
 use converge_types::limits;
 use converge_types::phase::Stage;
 
-use crate::model::{Failure, Inputs, Millis, Resource};
+use crate::model::{Claim, Failure, Inputs, ManifestRow, Millis, Resource};
 
 /// The delay before attempt `attempts + 1`, in milliseconds: half of the step for sure, the other half by `seed`.
 #[must_use]
@@ -21,89 +21,150 @@ pub fn backoff_ms(attempts: u32, seed: u64) -> Millis {
     half + (seed % (half.unsigned_abs() + 1)) as Millis
 }
 
-/// A failed outcome of a handler.
-#[derive(Debug, Clone)]
+/// A task that did not succeed.
+#[derive(Debug, Clone, Copy)]
 pub struct Failed<'a> {
-    /// The stage.
-    pub stage: Stage,
-    /// Its reaction.
-    pub reaction: &'a str,
-    /// What it said.
-    pub message: String,
-    /// Whether only new inputs help.
-    pub terminal: bool,
-    /// Kinds that would cure it without new inputs (refused compositions).
-    pub cures: Vec<Kind>,
-    /// The inputs of the claim.
-    pub inputs: Inputs,
-    /// Its manifest version.
-    pub manifest_version: i64,
-    /// `max_transient_attempts`; 0 = for ever.
-    pub max_attempts: u32,
+    /// The resource, with the failure that stood before.
+    pub row: &'a Resource,
+    /// The claim the task ran under.
+    pub claim: &'a Claim,
+    /// The manifest of the claim's pair, while there is one.
+    pub manifest: Option<&'a ManifestRow>,
+    /// When.
+    pub now_ms: Millis,
+    /// For the jitter.
+    pub seed: u64,
 }
 
-/// The failure record after this outcome.
-#[must_use]
-pub fn after(row: &Resource, failed: Failed<'_>, now_ms: Millis, seed: u64) -> Failure {
-    let before = standing(row, failed.stage, &failed.inputs);
-    let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
-    let exhausted = !failed.terminal && failed.max_attempts > 0 && attempts >= failed.max_attempts;
-    let terminal = failed.terminal || exhausted;
-    let message = if exhausted {
-        format!("gave up after {attempts} attempts: {}", failed.message)
-    } else {
-        failed.message
-    };
-    Failure {
-        stage: failed.stage,
-        reaction: failed.reaction.to_owned(),
-        message: limits::truncate_message(&message).into_owned(),
-        terminal,
-        attempts,
-        lost_leases: 0,
-        next_ms: if terminal {
-            teardown_retry(failed.stage, now_ms)
+impl Failed<'_> {
+    /// The record after an outcome of the handler itself: an attempt. `cures` are kinds that would help without new inputs.
+    #[must_use]
+    pub fn attempt(&self, message: &str, terminal: bool, cures: Vec<Kind>) -> Failure {
+        let before = self.standing();
+        let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
+        let most = self.max_attempts();
+        let exhausted = !terminal && most > 0 && attempts >= most;
+        let terminal = terminal || exhausted;
+        let message = if exhausted {
+            format!("gave up after {attempts} attempts: {message}")
         } else {
-            Some(now_ms + backoff_ms(attempts, seed))
-        },
-        inputs: failed.inputs,
-        manifest_version: failed.manifest_version,
-        cures: failed.cures,
+            message.to_owned()
+        };
+        Failure {
+            terminal,
+            attempts,
+            next_ms: if terminal {
+                teardown_retry(self.claim.stage, self.now_ms)
+            } else {
+                self.after_backoff(attempts)
+            },
+            cures,
+            ..self.record(&message)
+        }
+    }
+
+    /// The record after a lease was lost: no attempt, until there were too many in a row at the same inputs.
+    #[must_use]
+    pub fn lost_lease(&self) -> Failure {
+        const MESSAGE: &str = "the worker was lost while running this task";
+        let before = self.standing();
+        let lost_leases = before
+            .map_or(0, |before| before.lost_leases)
+            .saturating_add(1);
+        if lost_leases >= limits::LOST_LEASES_BEFORE_ATTEMPT {
+            return Failure {
+                lost_leases,
+                ..self.attempt(MESSAGE, false, Vec::new())
+            };
+        }
+        Failure {
+            attempts: before.map_or(0, |before| before.attempts),
+            lost_leases,
+            ..self.record(MESSAGE)
+        }
+    }
+
+    /// The record of a resync that failed: it pins nothing, and its attempts only space the next ones.
+    #[must_use]
+    pub fn observation(&self, message: &str) -> Failure {
+        let before = self.row.observe_failure.as_ref();
+        let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
+        Failure {
+            attempts,
+            next_ms: self.after_backoff(attempts),
+            ..self.record(message)
+        }
+    }
+
+    /// Attempts after which a transient failure is terminal; 0 = none: a teardown is tried for ever.
+    fn max_attempts(&self) -> u32 {
+        match self.manifest {
+            Some(manifest) if self.claim.stage != Stage::Delete => {
+                manifest.policy.max_transient_attempts
+            }
+            _ => 0,
+        }
+    }
+
+    /// The failure of the same stage at the same inputs, if one stands.
+    fn standing(&self) -> Option<&Failure> {
+        self.row.failure.as_ref().filter(|failure| {
+            failure.stage == self.claim.stage && failure.inputs == self.claim.inputs
+        })
+    }
+
+    fn after_backoff(&self, attempts: u32) -> Option<Millis> {
+        Some(self.now_ms + backoff_ms(attempts, self.seed))
+    }
+
+    fn record(&self, message: &str) -> Failure {
+        let claim = self.claim;
+        let reaction = claim.reaction.clone();
+        record(
+            claim.stage,
+            reaction,
+            claim.inputs,
+            claim.manifest_version,
+            message,
+        )
     }
 }
 
-/// The failure record after a lease was lost: no attempt, until there were too many in a row at the same inputs.
+/// The record of a stage that must not run with these inputs: nothing was tried, and only other inputs help.
 #[must_use]
-pub fn after_lost_lease(row: &Resource, failed: Failed<'_>, now_ms: Millis, seed: u64) -> Failure {
-    let before = standing(row, failed.stage, &failed.inputs);
-    let lost_leases = before
-        .map_or(0, |before| before.lost_leases)
-        .saturating_add(1);
-    if lost_leases >= limits::LOST_LEASES_BEFORE_ATTEMPT {
-        return Failure {
-            lost_leases,
-            ..after(row, failed, now_ms, seed)
-        };
-    }
+pub fn pinned(
+    stage: Stage,
+    reaction: String,
+    inputs: Inputs,
+    manifest_version: i64,
+    message: &str,
+) -> Failure {
     Failure {
-        stage: failed.stage,
-        reaction: failed.reaction.to_owned(),
-        message: failed.message,
+        terminal: true,
+        ..record(stage, reaction, inputs, manifest_version, message)
+    }
+}
+
+/// A record that counts nothing yet and waits for nothing.
+fn record(
+    stage: Stage,
+    reaction: String,
+    inputs: Inputs,
+    manifest_version: i64,
+    message: &str,
+) -> Failure {
+    Failure {
+        stage,
+        reaction,
+        message: limits::truncate_message(message).into_owned(),
         terminal: false,
-        attempts: before.map_or(0, |before| before.attempts),
-        lost_leases,
+        attempts: 0,
+        lost_leases: 0,
         next_ms: None,
-        inputs: failed.inputs,
-        manifest_version: failed.manifest_version,
+        inputs,
+        manifest_version,
         cures: Vec::new(),
     }
-}
-
-/// The failure of the same stage at the same inputs, if one stands.
-fn standing<'r>(row: &'r Resource, stage: Stage, inputs: &Inputs) -> Option<&'r Failure> {
-    row.failure
-        .as_ref()
-        .filter(|failure| failure.stage == stage && failure.inputs == *inputs)
 }
 
 /// A terminal teardown is tried again hourly; nothing else terminal is.

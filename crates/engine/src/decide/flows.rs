@@ -12,10 +12,10 @@ use converge_types::phase::{ConditionStatus, Stage, condition};
 use converge_types::pointer::Pointer;
 use serde_json::Value;
 
-use super::conditions;
 use super::inputs::{EffectiveConfig, effective_config, inputs};
 use super::plan::Plan;
-use crate::model::{DocSlot, Edge, EventKind, Failure, Flow, Resource};
+use super::{conditions, failure};
+use crate::model::{DocSlot, Edge, EventKind, Flow, Resource};
 use crate::view::{Decision, View};
 
 /// Takes the current values of every flow from `source` (which is Ready), and resolves the dependents where one differs.
@@ -309,20 +309,10 @@ fn fail(
     };
     let reaction = reaction.name.to_string();
     let with = inputs(row, stage, config);
-    let message = converge_types::limits::truncate_message(&message).into_owned();
+    let failure = failure::pinned(stage, reaction.clone(), with, manifest_version, &message);
+    let message = failure.message.clone();
     view.update(row.uid, |row| {
-        row.failure = Some(Failure {
-            stage,
-            reaction: reaction.clone(),
-            message: message.clone(),
-            terminal: true,
-            attempts: 0,
-            lost_leases: 0,
-            next_ms: None,
-            inputs: with,
-            manifest_version,
-            cures: Vec::new(),
-        });
+        row.failure = Some(failure);
         row.own_version += 1;
     })?;
     view.event(row, EventKind::Failed, Some(&reaction), message, None)
