@@ -18,7 +18,7 @@ use super::Answer;
 use super::resources::Wanted;
 use crate::Api;
 use crate::answer::{self, json, raw, unsigned};
-use crate::check::{Checks, PathArgs, QueryArgs};
+use crate::check::{PathArgs, QueryArgs};
 use crate::problem::Problem;
 
 /// A root and everything the engine lets be below it.
@@ -43,10 +43,7 @@ pub(crate) async fn children(
     query: QueryArgs,
 ) -> Answer {
     let (kind, name) = path.resource()?;
-    let mut checks = Checks::default();
-    query.known(&mut checks, &["view", "limit", "cursor"], &[]);
-    let mut wanted = Wanted::read(&mut checks, &query);
-    checks.finish()?;
+    let mut wanted = Wanted::read(&query, &["view", "limit", "cursor"], &[])?;
     let view = api.existing(&kind, &name).await?;
     wanted.filter.owner = Some(view.row.uid);
     api.resources(wanted).await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use converge_api_types as api;
@@ -18,10 +18,11 @@ use converge_types::phase::{Phase, rfc3339_ms};
 
 use super::{Answer, unexpected};
 use crate::Api;
-use crate::answer::{self, json, list, set, unsigned, with_etag, with_result};
-use crate::body::{Incoming, check_type, object, shape};
-use crate::check::{Checks, PathArgs, QueryArgs, precondition};
+use crate::answer::{self, json, list, unsigned, with_etag, with_result};
+use crate::body::{check_type, object, shape};
+use crate::check::{Checks, PathArgs, QueryArgs};
 use crate::problem::Problem;
+use crate::write::Write;
 
 /// The spec, and what else an apply can carry at most.
 const BODY_BYTES: usize = limits::SPEC_BYTES + (1 << 20);
@@ -37,6 +38,7 @@ const FIELDS: &[(&str, bool)] = &[
 const FILTERS: &[&str] = &[
     "kind", "kv", "name", "owner", "root", "view", "limit", "cursor",
 ];
+const REPEATED_FILTERS: &[&str] = &["phase", "label"];
 
 pub(crate) fn router() -> Router<Arc<Api>> {
     Router::new()
@@ -52,15 +54,9 @@ pub(crate) fn router() -> Router<Arc<Api>> {
     (status = 400, description = "malformed, or the spec does not fit its schema", body = api::Problem, content_type = "application/problem+json"),
     (status = 404, description = "unknown kind or version", body = api::Problem, content_type = "application/problem+json"),
     (status = 409, description = "being deleted, or composed", body = api::Problem, content_type = "application/problem+json")))]
-pub(crate) async fn apply(
-    State(api): State<Arc<Api>>,
-    query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
-) -> Answer {
+pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, write: Write) -> Answer {
     query.none()?;
-    let precondition = precondition(&headers)?;
-    let doc = body.doc(BODY_BYTES).await?;
+    let (precondition, doc) = write.conditional(BODY_BYTES).await?;
     let body: api::ResourceApply = shape(&doc, FIELDS)?;
     let mut checks = Checks::default();
     check_type(&mut checks, body.type_.as_deref(), "resource");
@@ -106,10 +102,7 @@ pub(crate) async fn apply(
 #[utoipa::path(get, path = "/api/v1/resources", tag = "resources", params(api::ResourceQuery), responses(
     (status = 200, description = "one page; the next one's cursor is in X-Next-Cursor", body = api::List<api::Resource>)))]
 pub(crate) async fn list_all(State(api): State<Arc<Api>>, query: QueryArgs) -> Answer {
-    let mut checks = Checks::default();
-    query.known(&mut checks, FILTERS, &["phase", "label"]);
-    let wanted = Wanted::read(&mut checks, &query);
-    checks.finish()?;
+    let wanted = Wanted::read(&query, FILTERS, REPEATED_FILTERS)?;
     api.resources(wanted).await
 }
 
@@ -117,14 +110,8 @@ pub(crate) async fn list_all(State(api): State<Arc<Api>>, query: QueryArgs) -> A
 #[utoipa::path(get, path = "/api/v1/resources/roots", tag = "resources", params(api::ResourceQuery), responses(
     (status = 200, description = "one page", body = api::List<api::Root>)))]
 pub(crate) async fn roots(State(api): State<Arc<Api>>, query: QueryArgs) -> Answer {
-    let mut checks = Checks::default();
-    query.known(
-        &mut checks,
-        &["kind", "kv", "name", "limit", "cursor"],
-        &["phase", "label"],
-    );
-    let mut wanted = Wanted::read(&mut checks, &query);
-    checks.finish()?;
+    let filters = &["kind", "kv", "name", "limit", "cursor"];
+    let mut wanted = Wanted::read(&query, filters, REPEATED_FILTERS)?;
     wanted.filter.roots_only = true;
     let page = api.page(&wanted).await?;
     let shown = api.shown(&page.items).await?;
@@ -210,17 +197,14 @@ pub(crate) async fn delete(
     State(api): State<Arc<Api>>,
     path: PathArgs,
     query: QueryArgs,
-    headers: HeaderMap,
-    body: Incoming,
+    write: Write,
 ) -> Answer {
     let (kind, name) = path.resource()?;
-    let mut checks = Checks::default();
-    query.known(&mut checks, &["force", "abandon"], &[]);
-    let force = query.flag(&mut checks, "force");
-    let abandon = query.flag(&mut checks, "abandon");
-    checks.finish()?;
-    let precondition = precondition(&headers)?;
-    body.none().await?;
+    let (force, abandon) = query.read(&["force", "abandon"], &[], |checks| {
+        let force = query.flag(checks, "force");
+        (force, query.flag(checks, "abandon"))
+    })?;
+    let precondition = write.conditional_bare().await?;
     let command = Command::ResourceDelete(command::ResourceDelete {
         kind: kind.clone(),
         name: name.clone(),
@@ -267,7 +251,12 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn read(checks: &mut Checks, query: &QueryArgs) -> Self {
+    /// Of the parameters the route has: those that may be given once, and those that may be repeated.
+    pub(crate) fn read(query: &QueryArgs, once: &[&str], many: &[&str]) -> Result<Self, Problem> {
+        query.read(once, many, |checks| Self::from(query, checks))
+    }
+
+    fn from(query: &QueryArgs, checks: &mut Checks) -> Self {
         let mut phases: Vec<_> = query
             .all("phase")
             .filter_map(|word| phase(checks, word))
@@ -304,10 +293,8 @@ impl Wanted {
         }
         Self {
             filter: ResourceFilter {
-                kind: query
-                    .get("kind")
-                    .and_then(|kind| checks.parse("kind", kind)),
-                kv: query.get("kv").and_then(|kv| checks.parse("kv", kv)),
+                kind: query.parsed(checks, "kind"),
+                kv: query.parsed(checks, "kv"),
                 phase: None,
                 name_contains: query
                     .get("name")
@@ -319,12 +306,8 @@ impl Wanted {
                 roots_only: false,
             },
             phases,
-            owner: query
-                .get("owner")
-                .and_then(|owner| checks.parse("owner", owner)),
-            root: query
-                .get("root")
-                .and_then(|root| checks.parse("root", root)),
+            owner: query.parsed(checks, "owner"),
+            root: query.parsed(checks, "root"),
             full,
             limit: query.limit(checks),
             cursor,
@@ -419,14 +402,8 @@ impl Api {
         if let Some(result) = result {
             response = with_result(response, result);
         }
-        if status == StatusCode::CREATED {
-            set(
-                response.headers_mut(),
-                header::LOCATION.as_str(),
-                &format!("/api/v1/resources/{kind}/{name}"),
-            );
-        }
-        Ok(response)
+        let path = format!("/api/v1/resources/{kind}/{name}");
+        Ok(answer::with_location(response, &path))
     }
 
     /// A list answer.
