@@ -1,7 +1,5 @@
 //! Random histories on this store beside the reference store: reopened from what a kill leaves, and really killed.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};

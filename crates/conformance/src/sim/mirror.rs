@@ -125,10 +125,11 @@ impl Mirror {
 impl Subject for Mirror {
     fn carry_out(&mut self, command: &Command) -> Result<Reply, TransactError> {
         self.count += 1;
-        if self.store.is_none() && self.count > self.before {
-            if let Some(reply) = self.take_over(command)? {
-                return Ok(reply);
-            }
+        if self.store.is_none()
+            && self.count > self.before
+            && let Some(reply) = self.take_over(command)?
+        {
+            return Ok(reply);
         }
         let expected = self
             .reference

@@ -10,7 +10,6 @@ use super::{Applied, ConfigApply, ConfigDelete, Reply};
 use crate::decide::configs::{self, BundleEdit, Wanted};
 use crate::model::{Bundle, Config};
 use crate::refusal::{Problem, Refusal};
-use crate::store::{Need, Rows};
 use crate::view::{Decision, View};
 
 pub(super) fn apply(command: &ConfigApply, view: &mut View<'_>) -> Decision<Reply> {
@@ -92,9 +91,8 @@ pub(super) fn delete(command: &ConfigDelete, view: &mut View<'_>) -> Decision<Re
         format!("providerconfig {}", command.name)
     })?;
     refuse_composed(view, &config, "delete")?;
-    if let Rows::Uids(users) = view.fetch_raw(&Need::ConfigUsers(command.name.clone(), None, 10))?
-        && !users.is_empty()
-    {
+    let users = view.config_users(&command.name, None, 10)?;
+    if !users.is_empty() {
         let mut problems = Vec::new();
         for uid in users {
             if let Some(row) = view.resource(uid)? {

@@ -11,7 +11,6 @@ use converge_types::merge;
 use super::inputs::digest;
 use crate::model::{Bundle, Config, ConfigSweep, Digest, ManifestRow, Resource};
 use crate::refusal::Problem;
-use crate::store::{Need, Rows};
 use crate::view::{Decision, View};
 
 /// What to do with the stored bundle.
@@ -209,10 +208,7 @@ fn is_read(view: &mut View<'_>, name: &ConfigName) -> Decision<bool> {
     const PAGE: u32 = 64;
     let mut after = None;
     loop {
-        let need = Need::ConfigUsers(name.clone(), after, PAGE);
-        let Rows::Uids(uids) = view.fetch_raw(&need)? else {
-            return Ok(false);
-        };
+        let uids = view.config_users(name, after, PAGE)?;
         for uid in &uids {
             if let Some(row) = view.resource(*uid)?
                 && row.reads(name)

@@ -13,6 +13,20 @@ impl View<'_> {
         Ok(row)
     }
 
+    /// One page of the resources that are stored as reading a config, whatever this command has made of them.
+    pub fn config_users(
+        &mut self,
+        name: &ConfigName,
+        after: Option<Uid>,
+        limit: u32,
+    ) -> Decision<Vec<Uid>> {
+        Ok(fetch!(
+            self,
+            Need::ConfigUsers(name.clone(), after, limit),
+            Uids
+        ))
+    }
+
     /// Corrects a set of configs the source answered by the overlay, with `belongs` telling which rows the set holds.
     fn configs_corrected(
         &mut self,
