@@ -3,7 +3,10 @@
 //! For tests, and for a person who doubts a store. Two kinds of difference are no fault, because whoever acts on the row derives it
 //! again first: a row that is queued, backs off or is held on one dependency while another one turned bad, or
 //! a replaced one that is queued for its teardown while a dependent is marked too; and timers read with a clock
-//! that shows less than it did, or that did so when the row was queued.
+//! that shows less than it did, or that did so when the row was queued. Nor is it one when a deletion that waits for several names
+//! another of them: each must go before it. A timer that is early (it was set while the clock showed less) costs a look.
+
+use std::collections::BTreeSet;
 
 use converge_types::ids::Uid;
 
@@ -23,14 +26,19 @@ pub fn audit(
     went_back: bool,
 ) -> Result<Vec<String>, Halt> {
     let mut view = View::new(source, now_ms);
+    let mut deleting = BTreeSet::new();
     for uid in uids {
         view.touch(*uid);
+        if view.resource(*uid)?.is_some_and(|row| row.is_deleting()) {
+            deleting.insert(*uid);
+        }
     }
     propagate::run(&mut view)?;
     let (overtaken, missed): (Vec<_>, Vec<_>) = view
         .finish()
         .resources
         .into_iter()
+        .filter(|change| !is_same_in_effect(change, &deleting))
         .partition(|change| is_overtaken(change, went_back));
     let moves_others = |change: &Change<Resource>| {
         change.before.as_ref().map(|row| row.derived)
@@ -41,6 +49,23 @@ pub fn audit(
         return Ok(Vec::new());
     }
     Ok(missed.iter().map(describe).collect())
+}
+
+/// The row waits for another of several that must all go, or is looked at sooner than it has to be.
+fn is_same_in_effect(change: &Change<Resource>, deleting: &BTreeSet<Uid>) -> bool {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return false;
+    };
+    let mut same = Resource::clone(before);
+    if let (Due::Held(Hold::Gone(one)), Due::Held(Hold::Gone(_))) = (&before.due, &after.due)
+        && deleting.contains(one)
+    {
+        same.due = after.due.clone();
+    }
+    if before.wake_ms.is_some() && before.wake_ms < after.wake_ms {
+        same.wake_ms = after.wake_ms;
+    }
+    same == **after
 }
 
 fn is_overtaken(change: &Change<Resource>, went_back: bool) -> bool {
