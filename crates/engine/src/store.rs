@@ -173,7 +173,8 @@ impl WriteSet {
 /// What a commit made happen, for those who wait: brokers (claimable pairs, config pushes), sweeps, watchers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signals {
-    /// Pairs with a row that became claimable, or whose cap freed a slot.
+    /// Pairs with a row that became claimable, or whose cap freed a slot. A store may tell these before the commit they come of, if a
+    /// command that is sent then is carried out after it.
     pub ready: BTreeSet<KindVersion>,
     /// Pairs whose default config changed.
     pub configs: BTreeSet<KindVersion>,

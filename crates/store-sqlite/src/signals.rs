@@ -27,7 +27,7 @@ impl Hub {
         Box::new(Listener(slot))
     }
 
-    /// Tells every listener. Called after COMMIT only.
+    /// Tells every listener. Called after COMMIT, but for pairs that became ready: see the writer.
     pub(crate) fn publish(&self, signals: &Signals) {
         if signals.is_empty() {
             return;

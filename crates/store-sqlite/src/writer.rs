@@ -218,6 +218,11 @@ impl Writer {
             }
             done.answers.push(answers);
         }
+        // A claim queues up behind this batch, so it may be on its way while the disk writes; after a rollback it finds nothing.
+        self.hub.publish(&Signals {
+            ready: std::mem::take(&mut done.signals.ready),
+            ..Signals::default()
+        });
         done.wrote |= self.tables.flush(now)?;
         sql::run(&self.tables.conn, "COMMIT", [])?;
         Ok(done)
