@@ -1,7 +1,8 @@
 //! One stream: a worker's subscription, its free slots, its results.
 //!
 //! One loop owns everything. It reads messages while a commit is under way, so that what arrives meanwhile shares the next one: each
-//! round of commands is the results that wait plus one claim for the slots they free. Invariants: at most `credit` tasks are out; a
+//! round of commands is the results that wait plus one claim for the slots they free. While many tasks are out the first result waits a
+//! moment for others, since a commit costs the same for one as for several. Invariants: at most `credit` tasks are out; a
 //! pair's config is queued before the tasks claimed under it; after a commit failed nothing more is read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -38,6 +39,8 @@ mod outward;
 const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
 /// Results taken into one round.
 const MAX_BATCH: usize = 1_024;
+/// How long results wait for company, unless a quarter of what is out has answered.
+const GATHER: Duration = Duration::from_millis(1);
 /// Bytes of results that wait before nothing more is read.
 const MAX_WAITING_BYTES: usize = 128 << 20;
 /// How long bytes of one unfinished message keep the claims named before it alive.
@@ -134,6 +137,8 @@ struct Session<'s> {
     last_message: Instant,
     waiting: Vec<Complete>,
     waiting_bytes: usize,
+    /// When the first of them came.
+    waiting_since: Instant,
     /// Claims of the round that is under way, in the order of its commands.
     under_way: Vec<ClaimRef>,
     asked: u32,
@@ -199,6 +204,7 @@ impl<'s> Session<'s> {
             last_message: Instant::now(),
             waiting: Vec::new(),
             waiting_bytes: 0,
+            waiting_since: Instant::now(),
             under_way: Vec::new(),
             asked: 0,
             hungry: true,
@@ -233,8 +239,11 @@ impl<'s> Session<'s> {
                 {
                     return End::Refused(status);
                 }
-                round = self.next_round();
+                if self.gathers_until().is_none() {
+                    round = self.next_round();
+                }
             }
+            let gathers_until = self.gathers_until().filter(|_| round.is_none());
             let may_read = self.waiting.len() < MAX_BATCH && self.waiting_bytes < MAX_WAITING_BYTES;
             tokio::select! {
                 biased;
@@ -268,8 +277,17 @@ impl<'s> Session<'s> {
                 },
                 signalled = signals.next() => self.signalled(&signalled),
                 _ = naming.tick() => self.name_while_receiving(),
+                () = async { match gathers_until { Some(until) => tokio::time::sleep_until(until.into()).await, None => std::future::pending().await } } => {}
             }
         }
+    }
+
+    /// Until when the results that wait are few for what is out, and may wait for more; `None`: nothing is to be waited for.
+    fn gathers_until(&self) -> Option<Instant> {
+        let few = !self.waiting.is_empty() && self.waiting.len() * 4 < self.held.len();
+        let claims = self.hungry && self.inflight() < self.credit;
+        let until = self.waiting_since + GATHER;
+        (few && !claims && until > Instant::now()).then_some(until)
     }
 
     /// Everything that was read still lands before the stream is over.
@@ -333,6 +351,9 @@ impl<'s> Session<'s> {
             tracing::warn!(worker = %self.identity, "a result with a token that is none of ours is ignored");
             return;
         };
+        if self.waiting.is_empty() {
+            self.waiting_since = Instant::now();
+        }
         self.waiting_bytes += complete.status.len() + complete.output.len();
         let (stage, mut outcome) = convert::outcome(complete);
         let stage = stage.unwrap_or_else(|| {

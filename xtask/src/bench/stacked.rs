@@ -16,9 +16,9 @@ use crate::manifest::kind_file;
 use crate::stack::Stack;
 use crate::tree;
 
-/// Tasks at a time, in the worker and in the bare loop.
-const PARALLEL: usize = 8;
-const SHELL_TASKS: usize = 600;
+/// Tasks at a time, in the worker (its default) and in the bare loop.
+const PARALLEL: usize = 16;
+const SHELL_TASKS: usize = 1_000;
 const NOOP_TASKS: usize = 10_000;
 const LATENCY_TASKS: usize = 200;
 
