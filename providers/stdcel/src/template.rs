@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::cel::ast::Expr;
-use crate::cel::lexer::{self, Token, TokenKind};
+use crate::cel::lexer::{self, BLANK, Token, TokenKind};
 use crate::cel::value::Key;
 use crate::cel::{self, Fault, FaultKind, Value};
 use crate::json::{Doc, push_segment};
@@ -223,8 +223,8 @@ pub(crate) fn string(text: &str, pointer: &str, problems: &mut Vec<Problem>) -> 
                 tokens,
             } => {
                 plain = false;
-                let trimmed = source.trim_end();
-                let lead = trimmed.len() - trimmed.trim_start().len();
+                let trimmed = source.trim_end_matches(BLANK);
+                let lead = trimmed.len() - trimmed.trim_start_matches(BLANK).len();
                 let source = &trimmed[lead..];
                 let begin = start + lead;
                 if source.is_empty() || tokens.is_empty() {
@@ -366,7 +366,7 @@ fn expression(text: &str, start: usize) -> Result<(Vec<Token>, usize), Box<Probl
         Some(cause) => format!("`${{` has no closing `}}`: {cause}"),
         None => "`${` has no closing `}`".to_owned(),
     };
-    let source = text[start..].trim();
+    let source = text[start..].trim_matches(BLANK);
     let problem = Problem::new(Class::UnterminatedExpression, message);
     let problem = problem.in_expression(source, source.len());
     Err(Box::new(
@@ -399,6 +399,20 @@ mod tests {
                 matches!(template, Template::Whole(_)),
                 "{text}: {problems:?}"
             );
+        }
+    }
+
+    #[test]
+    fn white_space_that_is_none_of_cels_is_told_where_it_stands() {
+        for text in [
+            "${\u{b} a }",
+            "${ a \u{a0}}",
+            "${\u{2028}// b\n}",
+            "${\u{b} // pick \0\u{b}spec.app\n}",
+        ] {
+            let (template, problems) = read(text);
+            assert!(matches!(template, Template::Broken), "{text:?}");
+            assert_eq!(problems.len(), 1, "{text:?}: {problems:?}");
         }
     }
 

@@ -107,12 +107,15 @@ pub(crate) fn tokens(text: &str) -> Vec<Token> {
     out
 }
 
+/// What CEL calls white space: less than Unicode does, so that what is trimmed off an expression is what the lexer skips.
+pub(crate) const BLANK: [char; 5] = ['\t', '\n', '\u{c}', '\r', ' '];
+
 fn skip_blank(text: &str, mut at: usize) -> usize {
     loop {
         let rest = text.get(at..).unwrap_or_default();
         if rest.starts_with("//") {
             at += rest.find('\n').unwrap_or(rest.len());
-        } else if rest.starts_with(['\t', '\n', '\u{c}', '\r', ' ']) {
+        } else if rest.starts_with(BLANK) {
             at += 1;
         } else {
             return at;
