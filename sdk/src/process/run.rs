@@ -4,8 +4,9 @@
 //! leader is reaped, what escaped is swept, the pipes get a last look. A run never outlives timeout + grace + one second, even
 //! with a process that cannot be killed.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -29,6 +30,8 @@ const DRAIN_SILENCE: Duration = Duration::from_millis(500);
 const DRAIN_TOTAL: Duration = Duration::from_secs(5);
 /// After a kill they are read for so long at most.
 const DRAIN_KILLED: Duration = Duration::from_millis(500);
+/// A program that is being started when its task is cancelled is waited for so long, to be stopped in order.
+const STARTING: Duration = Duration::from_secs(1);
 /// From the kill to the end of the run, whatever happens.
 const AFTER_KILL: Duration = Duration::from_millis(900);
 
@@ -55,6 +58,17 @@ pub async fn run(ctx: &TaskContext, command: Command) -> Result<Finished, TaskEr
 pub async fn run_until<C: Future>(mut command: Command, cancel: C) -> Result<Finished, SpawnError> {
     command.check()?;
     super::signals::hear_ignored();
+    tokio::pin!(cancel);
+    // It is asked again after it has said so.
+    let mut is_cancelled = false;
+    let cancel = poll_fn(move |cx| {
+        is_cancelled = is_cancelled || cancel.as_mut().poll(cx).is_ready();
+        if is_cancelled {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    });
     tokio::pin!(cancel);
     let started = start(&mut command, cancel.as_mut()).await;
     PRESSURE.note(
@@ -118,24 +132,26 @@ pub async fn run_until<C: Future>(mut command: Command, cancel: C) -> Result<Fin
 
 async fn start<C: Future>(
     command: &mut Command,
-    cancel: Pin<&mut C>,
+    mut cancel: Pin<&mut C>,
 ) -> Result<Started, SpawnError> {
-    let starts = async {
-        let answer = spawner::submit(Launch::of(command))?;
-        // The sender is dropped unanswered only when a spawner thread panicked.
-        answer.await.unwrap_or_else(|_| {
-            let source = std::io::Error::other("the thread that starts programs failed");
-            Err(SpawnError::Other {
-                program: command.program.clone(),
-                source,
-            })
-        })
-    };
+    let program = command.program.clone();
     // A task that is cancelled already starts nothing.
+    if poll_fn(|cx| Poll::Ready(cancel.as_mut().poll(cx).is_ready())).await {
+        return Err(SpawnError::Cancelled { program });
+    }
+    let mut asked = spawner::submit(Launch::of(command))?;
     tokio::select! {
         biased;
-        _ = cancel => Err(SpawnError::Cancelled { program: command.program.clone() }),
-        started = starts => started,
+        answer = asked.answer(&program) => return answer,
+        _ = cancel => {}
+    }
+    if asked.withdraw() {
+        return Err(SpawnError::Cancelled { program });
+    }
+    // It is on its way: it may run before we hear of it, and is then stopped the way it wants. A start that hangs is not waited for.
+    match tokio::time::timeout(STARTING, asked.answer(&program)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(SpawnError::Cancelled { program }),
     }
 }
 

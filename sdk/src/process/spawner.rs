@@ -14,7 +14,8 @@ use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Stdio};
-use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
 use rustix::fs::{Access, access};
@@ -72,8 +73,39 @@ pub(super) struct Started {
 type Answer = Result<Started, SpawnError>;
 
 struct Queue {
-    waiting: Mutex<VecDeque<(Launch, oneshot::Sender<Answer>)>>,
+    waiting: Mutex<VecDeque<Waiting>>,
     arrived: Condvar,
+}
+
+struct Waiting {
+    launch: Launch,
+    answer: oneshot::Sender<Answer>,
+    decided: Arc<AtomicBool>,
+}
+
+/// A program that was asked for.
+pub(super) struct Asked {
+    answer: oneshot::Receiver<Answer>,
+    /// Whoever sets it first has the say: the thread that starts the program, or the caller that no longer wants it.
+    decided: Arc<AtomicBool>,
+}
+
+impl Asked {
+    /// The started program, once it is there. May be dropped and called again until it has answered.
+    pub(super) async fn answer(&mut self, program: &str) -> Answer {
+        // The sender is dropped unanswered only when a thread that starts programs panicked.
+        (&mut self.answer).await.unwrap_or_else(|_| {
+            Err(SpawnError::Other {
+                program: program.to_owned(),
+                source: io::Error::other("the thread that starts programs failed"),
+            })
+        })
+    }
+
+    /// `true` if it will not be started; `false` if it is being started already.
+    pub(super) fn withdraw(&self) -> bool {
+        !self.decided.swap(true, Ordering::AcqRel)
+    }
 }
 
 static QUEUE: LazyLock<&'static Queue> = LazyLock::new(|| {
@@ -97,7 +129,11 @@ static QUEUE: LazyLock<&'static Queue> = LazyLock::new(|| {
 impl Queue {
     fn serve(&self) {
         loop {
-            let (launch, answer) = {
+            let Waiting {
+                launch,
+                answer,
+                decided,
+            } = {
                 let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut waiting = self
                     .arrived
@@ -108,7 +144,7 @@ impl Queue {
                 };
                 next
             };
-            if answer.is_closed() {
+            if answer.is_closed() || decided.swap(true, Ordering::AcqRel) {
                 continue;
             }
             // When the receiver has gone meanwhile, dropping what comes back ends the program.
@@ -121,8 +157,9 @@ impl Queue {
 }
 
 /// Asks for a program to be started.
-pub(super) fn submit(launch: Launch) -> Result<oneshot::Receiver<Answer>, SpawnError> {
+pub(super) fn submit(launch: Launch) -> Result<Asked, SpawnError> {
     let (sender, receiver) = oneshot::channel();
+    let decided = Arc::new(AtomicBool::new(false));
     let queue = *QUEUE;
     let mut waiting = queue.waiting.lock().unwrap_or_else(PoisonError::into_inner);
     if waiting.len() >= WAITING {
@@ -132,10 +169,17 @@ pub(super) fn submit(launch: Launch) -> Result<oneshot::Receiver<Answer>, SpawnE
             source: io::ErrorKind::WouldBlock.into(),
         });
     }
-    waiting.push_back((launch, sender));
+    waiting.push_back(Waiting {
+        launch,
+        answer: sender,
+        decided: Arc::clone(&decided),
+    });
     drop(waiting);
     queue.arrived.notify_one();
-    Ok(receiver)
+    Ok(Asked {
+        answer: receiver,
+        decided,
+    })
 }
 
 fn start(launch: Launch) -> Answer {

@@ -89,6 +89,54 @@ async fn a_cancelled_program_is_interrupted_the_way_it_asked_for() {
 }
 
 #[tokio::test]
+async fn a_program_that_runs_before_its_start_is_known_is_stopped_the_way_it_asked_for_too() {
+    let marker = tempfile::tempdir().unwrap();
+    let up = marker.path().join("up");
+    let script = format!(
+        "trap 'echo saved; exit 1' INT; touch {}; sleep 60 & wait",
+        up.display()
+    );
+    let command = bash(&script).stop_signal(StopSignal::Interrupt);
+    // The first time nothing has been started; the second time holds up this thread, which would hear of the start.
+    let mut asked = false;
+    let cancel = std::future::poll_fn(|cx| {
+        if !std::mem::replace(&mut asked, true) {
+            cx.waker().wake_by_ref();
+            return std::task::Poll::Pending;
+        }
+        let limit = Instant::now() + Duration::from_secs(10);
+        while !up.exists() {
+            assert!(Instant::now() < limit, "the program does not come up");
+            std::thread::yield_now();
+        }
+        std::task::Poll::Ready(())
+    });
+    let finished = run_until(command, cancel).await.unwrap();
+    assert_eq!(finished.ending, Ending::Cancelled);
+    assert_eq!(finished.stdout.text(100), "saved\n");
+}
+
+/// A shell without job control starts its background commands with SIGINT ignored, and that is inherited.
+#[test]
+fn a_program_is_interrupted_also_by_a_worker_that_was_started_with_sigint_ignored() {
+    let me = std::env::current_exe().unwrap();
+    let output = std::process::Command::new("bash")
+        .args(["-c", "trap '' INT; exec \"$0\" \"$@\""])
+        .arg(me)
+        .args([
+            "--exact",
+            "endings::a_cancelled_program_is_interrupted_the_way_it_asked_for",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
 async fn a_task_that_is_cancelled_already_starts_nothing() {
     let marker = tempfile::tempdir().unwrap();
     let file = marker.path().join("ran");
