@@ -18,6 +18,10 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(60);
 const MANIFEST: &str = r#"{"kind":"demo","kind_version":1,"reactions":[{"name":"work","trigger":"specChange","emits":["status"]}]}"#;
 
+/// What a developer may have set for a server of his own.
+const CLEARED: [&str; 3] = ["LISTEN_ADDR", "BROKER_LISTEN_ADDR", "RUST_LOG"];
+const PORTS: &[&str] = &["--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0"];
+
 fn command(dir: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_converge"));
     command
@@ -26,7 +30,7 @@ fn command(dir: &Path, more: &[&str]) -> Command {
         .arg(dir)
         .args(more)
         .stdin(Stdio::null());
-    for name in ["LISTEN_ADDR", "BROKER_LISTEN_ADDR", "RUST_LOG"] {
+    for name in CLEARED {
         command.env_remove(name);
     }
     command
@@ -46,10 +50,13 @@ impl Drop for Server {
 }
 
 fn start(dir: &Path, more: &[&str]) -> Server {
-    let ports = ["--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0"];
-    let mut command = command(dir, &ports);
+    let mut command = command(dir, PORTS);
+    command.args(more);
+    start_by(command)
+}
+
+fn start_by(mut command: Command) -> Server {
     let mut child = command
-        .args(more)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -148,12 +155,7 @@ fn a_second_process_on_the_directory_is_told_who_has_it() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), &[]);
     let before = std::fs::read(dir.path().join("addresses.json")).unwrap();
-    let second = command(
-        dir.path(),
-        &["--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0"],
-    )
-    .output()
-    .unwrap();
+    let second = command(dir.path(), PORTS).output().unwrap();
     let text = failed(&second, 1);
     assert!(
         text.contains(&format!("process {}", server.child.id())),
@@ -220,6 +222,26 @@ fn a_client_that_sits_there_does_not_hold_the_end_up_and_a_second_signal_ends_at
     let (code, took) = server.ended();
     assert_eq!(code, Some(128 + 15));
     assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+/// A shell without job control starts its background commands that way.
+#[test]
+fn sigint_ends_it_also_when_it_was_started_with_sigint_ignored() {
+    let dir = tempfile::tempdir().unwrap();
+    let converge = command(dir.path(), PORTS);
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", "trap '' INT; exec \"$0\" \"$@\""])
+        .arg(converge.get_program())
+        .args(converge.get_args())
+        .stdin(Stdio::null());
+    for name in CLEARED {
+        shell.env_remove(name);
+    }
+    let mut server = start_by(shell);
+    assert_eq!(request(&server.api, "GET", "/livez", "").0, 200);
+    server.signal(Signal::SIGINT);
+    assert_eq!(server.ended().0, Some(0));
 }
 
 #[test]

@@ -115,6 +115,11 @@ impl Broker {
         self.0.registry.clone()
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0
+    }
+
     /// From now on no stream is given new tasks; results and heartbeats go on.
     pub fn hold_claims(&self) {
         self.0.holding.store(true, Ordering::Release);

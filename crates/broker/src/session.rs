@@ -34,6 +34,8 @@ use crate::registry::Entry;
 use crate::service::Shared;
 
 mod outward;
+#[cfg(test)]
+mod tests;
 
 /// How long the first message may take.
 const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);

@@ -22,12 +22,12 @@ macro_rules! suite {
             another_version_flips_in_place, labels_bump_nothing, history_keeps_twenty, names_come_back_with_a_new_uid);
         $crate::suite!(@ $open; manifests: a_compatible_edit_is_taken_and_a_breaking_one_refused, a_used_manifest_is_not_deleted,
             an_illegal_manifest_lists_everything, a_manifest_edit_ends_a_terminal_pin);
-        $crate::suite!(@ $open; passes: a_result_lands_once, half_a_claim_is_fenced, what_moved_while_it_ran_stays_due, status_outside_the_mask_is_dropped, the_mask_is_that_of_the_claim,
+        $crate::suite!(@ $open; passes: a_result_lands_once, half_a_claim_is_fenced, what_runs_is_not_claimed_again, what_moved_while_it_ran_stays_due, status_outside_the_mask_is_dropped, the_mask_is_that_of_the_claim,
             bad_status_is_a_terminal_failure, a_second_look_doubles_until_true, a_resync_that_fails_pins_nothing, unknown_is_reconciling_and_false_is_degraded);
         $crate::suite!(@ $open; observed: a_policy_edit_begins_and_ends_resyncs, a_resync_composes_and_works, a_resync_under_way_changes_no_phase,
             a_look_that_loses_workers_backs_off, a_pass_asked_for_while_one_runs_is_run, a_pass_asked_for_stays_urgent_behind_a_retry,
             a_dropped_part_is_told_by_a_condition, conditions_go_with_the_version_that_reported_them, labels_make_the_compose_stage_due);
-        $crate::suite!(@ $open; flows: what_does_not_fit_is_never_dispatched, a_composite_is_a_source, a_change_and_a_flow_at_once_bump_once,
+        $crate::suite!(@ $open; flows: what_does_not_fit_is_never_dispatched, a_composite_is_a_source, a_value_that_is_missing_holds, a_change_and_a_flow_at_once_bump_once,
             a_composer_flips_a_child);
         $crate::suite!(@ $open; settling: a_failed_rollup_runs_again_when_something_below_changes, a_config_name_that_is_freed_cures_a_refusal,
             a_failed_composite_settles_with_what_is_below, what_is_said_above_follows_a_lost_lease);
@@ -40,7 +40,7 @@ macro_rules! suite {
         $crate::suite!(@ $open; configs: an_edit_that_changes_what_is_read_makes_it_due, one_default_per_pair, a_missing_ref_holds,
             a_default_that_breaks_an_override_shows, a_referenced_config_stays, next_uses_an_edit_later);
         $crate::suite!(@ $open; graphs: a_composition_of_old_inputs_is_discarded, a_refused_composition_lists_everything_and_changes_nothing, a_refusal_ends_when_its_cure_comes,
-            unchanged_children_are_untouched, flows_deliver_switch_and_go, a_flowed_spec_is_checked_whole, an_edge_to_a_composite_holds_for_all_below,
+            unchanged_children_are_untouched, flows_deliver_switch_and_go, a_flowed_spec_is_checked_whole, an_edge_to_a_composite_holds_for_all_below, what_a_composite_depends_on_holds_what_it_owns,
             causes_roll_up, absent_children_are_the_last_result, a_composed_resource_belongs_to_its_composer, a_rollup_runs_once_settled);
         $crate::suite!(@ $open; teardown: a_leaf_without_finalizer_goes_at_once, teardown_runs_with_what_was_dispatched_last,
             dependents_go_first, a_failing_teardown_holds_what_is_above, a_teardown_is_tried_for_ever, abandon_gives_up_with_an_event, orphans_wait_for_grace_and_dependents,

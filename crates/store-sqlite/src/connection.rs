@@ -226,3 +226,32 @@ fn migrate(conn: &Connection, path: &Path, schema: i64) -> Result<(), OpenError>
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: WriterSettings = WriterSettings {
+        wal_limit_bytes: 1 << 20,
+        max_bytes: None,
+    };
+
+    #[test]
+    fn the_writer_has_what_makes_a_commit_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let conn = writer(&dir.path().join("store.db"), &SETTINGS).unwrap();
+        assert_eq!(get::<String>(&conn, "journal_mode").unwrap(), "wal");
+        let full = 2;
+        assert_eq!(get::<i64>(&conn, "synchronous").unwrap(), full);
+    }
+
+    #[test]
+    fn a_setting_that_is_not_taken_is_an_error() {
+        // What is kept in memory has no WAL, and SQLite says so only when it is asked.
+        let error = writer(Path::new(":memory:"), &SETTINGS).unwrap_err();
+        assert!(
+            matches!(&error, OpenError::Setting { name: "journal_mode", found, .. } if found == "memory"),
+            "{error}"
+        );
+    }
+}

@@ -20,17 +20,28 @@ impl Worker {
     }
 
     /// As [`Worker::start`], with more variables.
-    ///
-    /// # Panics
-    /// When it does not connect.
     pub async fn start_with(
         plane: &Plane,
         kinds: &str,
         parallel: u32,
         env: &[(&str, &str)],
     ) -> Self {
+        let command = Command::new(program("stdworker"));
+        Self::start_by(command, plane, kinds, parallel, env).await
+    }
+
+    /// As [`Worker::start_with`], by a command that becomes the worker.
+    ///
+    /// # Panics
+    /// When it does not connect.
+    pub async fn start_by(
+        mut command: Command,
+        plane: &Plane,
+        kinds: &str,
+        parallel: u32,
+        env: &[(&str, &str)],
+    ) -> Self {
         let before = connected(plane).await;
-        let mut command = Command::new(program("stdworker"));
         command
             .env("BROKER_ADDR", &plane.broker)
             .env("WORKER_KINDS", kinds)

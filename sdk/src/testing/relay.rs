@@ -3,7 +3,9 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -12,6 +14,9 @@ struct State {
     sockets: Vec<std::net::TcpStream>,
     is_down: bool,
     connections: u64,
+    target: String,
+    /// Bytes a second that go on to the target.
+    rate: Option<u32>,
 }
 
 /// Forwards every connection to another address until it is told otherwise. Dropping it cuts everything.
@@ -27,10 +32,12 @@ impl Relay {
     /// # Errors
     /// When no port can be had.
     pub async fn to(target: &str) -> io::Result<Self> {
-        let target = target.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let addr = listener.local_addr()?;
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(State {
+            target: host_and_port(target),
+            ..State::default()
+        }));
         let shared = Arc::clone(&state);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -39,16 +46,18 @@ impl Relay {
                 let Ok((near, _)) = listener.accept().await else {
                     return;
                 };
-                let is_down = lock(&shared).is_down;
-                if is_down {
-                    drop(near);
+                let target = {
+                    let state = lock(&shared);
+                    (!state.is_down).then(|| state.target.clone())
+                };
+                let Some(target) = target else {
                     continue;
-                }
-                let Ok(far) = TcpStream::connect(&target).await else {
+                };
+                let Ok(far) = TcpStream::connect(target).await else {
                     continue;
                 };
                 if let Ok((near, far)) = register(&shared, near, far) {
-                    pipes.spawn(pipe(near, far));
+                    pipes.spawn(pipe(near, far, Arc::clone(&shared)));
                 }
             }
         });
@@ -83,6 +92,17 @@ impl Relay {
         self.cut();
     }
 
+    /// From now on connections go to another address, where the next process of a broker listens.
+    pub fn retarget(&self, target: &str) {
+        lock(&self.state).target = host_and_port(target);
+        self.cut();
+    }
+
+    /// From now on so many bytes a second at most go on to the target; what comes back is as fast as ever.
+    pub fn slow(&self, bytes_per_second: u32) {
+        lock(&self.state).rate = Some(bytes_per_second);
+    }
+
     /// Takes connections again.
     pub fn up(&self) {
         lock(&self.state).is_down = false;
@@ -93,6 +113,10 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.down();
     }
+}
+
+fn host_and_port(target: &str) -> String {
+    target.trim_start_matches("http://").to_owned()
 }
 
 fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
@@ -114,7 +138,28 @@ fn register(
     Ok((TcpStream::from_std(near)?, TcpStream::from_std(far)?))
 }
 
-async fn pipe(mut near: TcpStream, mut far: TcpStream) {
+async fn pipe(near: TcpStream, far: TcpStream, state: Arc<Mutex<State>>) {
+    let (mut from_near, mut to_near) = near.into_split();
+    let (mut from_far, mut to_far) = far.into_split();
+    let back = async {
+        let copied = tokio::io::copy(&mut from_far, &mut to_near).await;
+        copied.and(to_near.shutdown().await)
+    };
+    let there = async {
+        let mut block = vec![0; 16 << 10];
+        loop {
+            let length = from_near.read(&mut block).await?;
+            if length == 0 {
+                return to_far.shutdown().await;
+            }
+            to_far.write_all(&block[..length]).await?;
+            let rate = lock(&state).rate;
+            if let Some(rate) = rate {
+                let takes = f64::from(u32::try_from(length).unwrap_or(u32::MAX)) / f64::from(rate);
+                tokio::time::sleep(Duration::from_secs_f64(takes)).await;
+            }
+        }
+    };
     // The end of a connection is no failure of the relay.
-    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+    let _: (io::Result<()>, io::Result<()>) = tokio::join!(back, there);
 }

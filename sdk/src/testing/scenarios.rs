@@ -204,8 +204,17 @@ pub async fn a_stale_result_changes_nothing(broker: &dyn BrokerUnderTest) {
         &stale(|task| task.claim_epoch += 1),
         r#"{"by":"newer epoch"}"#,
     );
+    // Of the same form, so that it is the claim that refuses it and not a parser.
     worker.complete(
-        &stale(|task| task.lease_token.push('x')),
+        &stale(|task| {
+            let last = if task.lease_token.ends_with('1') {
+                '2'
+            } else {
+                '1'
+            };
+            task.lease_token.pop();
+            task.lease_token.push(last);
+        }),
         r#"{"by":"other token"}"#,
     );
     worker.complete(&task, r#"{"by":"claim"}"#);
@@ -240,6 +249,25 @@ pub async fn a_resumed_claim_is_kept(broker: &dyn BrokerUnderTest) {
     }
     second.complete(&task, r#"{"ok":true}"#);
     until(broker, &pair, "a", "the result lands", Look::is_synced).await;
+}
+
+/// A claim that `resumed` names takes a slot of the new stream until it ends.
+pub async fn a_resumed_claim_takes_a_slot(broker: &dyn BrokerUnderTest) {
+    let pair = pair_of(broker, "wire-slot").await;
+    broker.apply(&pair, "a", json!({}).into()).await;
+    let mut first = RawWorker::subscribe(&broker.addr(), &[&pair], 1, &[]).await;
+    let task = first.task().await;
+    first.cut();
+    let mut second = RawWorker::subscribe(&broker.addr(), &[&pair], 1, &[&task]).await;
+    broker.apply(&pair, "b", json!({}).into()).await;
+    assert!(
+        second.is_quiet_for(broker.lease() / 4).await,
+        "its one slot is taken"
+    );
+    second.complete(&task, "{}");
+    let next = second.task().await;
+    second.complete(&next, "{}");
+    until(broker, &pair, "b", "the next lands", Look::is_synced).await;
 }
 
 /// A claim that nothing names runs out, not early, and the task goes to another worker with a newer epoch.
@@ -318,6 +346,49 @@ pub async fn a_broken_stream_releases_nothing(broker: &dyn BrokerUnderTest) {
         );
         second.complete(&task, "{}");
         until(broker, &pair, name, "the result lands", Look::is_synced).await;
+    }
+}
+
+/// A half-close is the end of a drain only when every pair had said that it takes no more.
+pub async fn a_half_close_with_a_pair_in_use_releases_nothing(broker: &dyn BrokerUnderTest) {
+    let (shed, used) = (
+        pair_of(broker, "wire-half-a").await,
+        pair_of(broker, "wire-half-b").await,
+    );
+    broker.apply(&shed, "a", json!({}).into()).await;
+    let mut first = RawWorker::subscribe(&broker.addr(), &[&shed, &used], 2, &[]).await;
+    first.task().await;
+    let claimed = Instant::now();
+    first.interest(&shed, false);
+    first.half_close().await;
+    let mut second = RawWorker::subscribe(&broker.addr(), &[&shed], 1, &[]).await;
+    let task = second.task().await;
+    let slack = Duration::from_millis(50);
+    assert!(
+        claimed.elapsed() + slack >= broker.lease(),
+        "{:?}",
+        claimed.elapsed()
+    );
+    second.complete(&task, "{}");
+    until(broker, &shed, "a", "the result lands", Look::is_synced).await;
+}
+
+/// An edit of a default config, and its removal, reach a worker at once, also one that has no task.
+pub async fn an_edit_reaches_a_worker_without_a_task(broker: &dyn BrokerUnderTest) {
+    let pair = pair_of(broker, "wire-edit").await;
+    let mut worker = RawWorker::subscribe(&broker.addr(), &[&pair], 1, &[]).await;
+    let edits: [(Option<Json>, &[u8]); 2] =
+        [(Some(json!({"n": 1}).into()), br#"{"n":1}"#), (None, b"")];
+    for (spec, expected) in edits {
+        broker.set_default_config(&pair, spec).await;
+        // Before it comes what was said at the start.
+        loop {
+            match worker.next().await.expect("the stream goes on") {
+                work_stream_server_msg::Body::Config(config) if config.config == expected => break,
+                work_stream_server_msg::Body::Config(_) => {}
+                work_stream_server_msg::Body::Task(task) => panic!("nobody applied {task:?}"),
+            }
+        }
     }
 }
 
@@ -461,6 +532,9 @@ pub async fn a_drain_counts_no_attempt(broker: &dyn BrokerUnderTest) {
         .await
         .expect("the task starts");
     first.stop().await;
+    // Seen before a success would hide it.
+    let look = broker.look(&pair, "a").await.unwrap_or_default();
+    assert_eq!((look.attempts, look.is_failed), (0, false), "{look:?}");
     let second = start(
         &broker.addr(),
         broker.lease(),
@@ -483,9 +557,12 @@ pub async fn all(broker: &dyn BrokerUnderTest) {
     configs_come_before_tasks(broker).await;
     a_stale_result_changes_nothing(broker).await;
     a_resumed_claim_is_kept(broker).await;
+    a_resumed_claim_takes_a_slot(broker).await;
     a_silent_claim_runs_out(broker).await;
     the_end_of_a_drain_releases_claims(broker).await;
     a_broken_stream_releases_nothing(broker).await;
+    a_half_close_with_a_pair_in_use_releases_nothing(broker).await;
+    an_edit_reaches_a_worker_without_a_task(broker).await;
     interest_and_credit_are_kept_to(broker).await;
     garbage_hurts_nobody_else(broker).await;
     a_status_of_60_mib_arrives(broker).await;

@@ -96,8 +96,8 @@ async fn a_gibibyte_in_one_line_costs_no_memory() {
 #[tokio::test]
 async fn an_answer_beyond_its_hard_limit_kills_the_program_and_is_terminal() {
     let started = Instant::now();
-    let finished =
-        finish(bash("trap '' TERM; yes; sleep 60").stdout(Capture::Whole(1 << 20))).await;
+    let command = bash("trap '' TERM; yes; sleep 60").stdout(Capture::Whole(1 << 20));
+    let finished = finish(command.timeout(Some(Duration::from_secs(30)))).await;
     assert_eq!(
         finished.ending,
         Ending::OutputTooLarge {

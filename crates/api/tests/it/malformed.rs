@@ -74,8 +74,11 @@ async fn unchanged(harness: &Harness, revision: i64, after: &str) {
 #[tokio::test]
 async fn a_body_that_is_no_json_is_refused_with_line_and_column() {
     let (harness, revision) = populated().await;
-    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let too_deep = nested(converge_types::limits::DOCUMENT_DEPTH + 1);
+    let deep = nested(10_000);
     let garbage: &[&[u8]] = &[
+        too_deep.as_bytes(),
         b"",
         b"{",
         b"{\"kind\":\n  demo}",

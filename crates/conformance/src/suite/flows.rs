@@ -4,7 +4,7 @@ use converge_engine::command::Task;
 use converge_types::phase::{Phase, Stage};
 
 use crate::world::{
-    World, child, composed, composer, composer_with_rollup, doc, done, edge, empty, leaf,
+    World, child, composed, composer, composer_with_rollup, composing, doc, done, edge, empty, leaf,
 };
 
 const PICKY: &str = r#"{"kind":"picky","kind_version":1,"spec_schema":{"type":"object","properties":{"from":{"type":["integer","null"]}}},
@@ -77,6 +77,28 @@ pub async fn a_composite_is_a_source(world: World) {
     assert_eq!(task.resource.spec, Some(doc(r#"{"url":"http://g"}"#)));
     world.report(&task, done("{}")).await;
     assert_eq!(world.phase("app/x").await, Phase::Ready);
+}
+
+/// A dependency that is Ready and has not said the value holds what waits for it.
+pub async fn a_value_that_is_missing_holds(world: World) {
+    world.manifest(&leaf("demo")).await;
+    world.manifest(&composer("app")).await;
+    world.apply("app/x", "{}").await;
+    let composition = composed(
+        vec![child("demo", "a", "{}"), child("demo", "b", "{}")],
+        vec![edge("demo/b", "demo/a", &[("/from", "/id")])],
+    );
+    let kinds = ["app", "demo"];
+    let silent = composing(composition.clone(), |_| done("{}"));
+    assert_eq!(world.run(&kinds, silent).await, 2, "b does not run");
+    assert_eq!(world.phase("demo/a").await, Phase::Ready);
+    assert_eq!(world.phase("demo/b").await, Phase::Reconciling);
+    world.reconcile("demo/a").await;
+    let says = composing(composition, |_| done(r#"{"id":"x"}"#));
+    world.run(&kinds, says).await;
+    assert_eq!(world.phase("demo/b").await, Phase::Ready);
+    let spec = world.view("demo/b").await.spec;
+    assert_eq!(spec, Some(doc(r#"{"from":"x"}"#)));
 }
 
 /// A result that respecifies a child and gives it a value: one generation, one run.

@@ -264,6 +264,45 @@ pub async fn an_edge_to_a_composite_holds_for_all_below(world: World) {
     );
 }
 
+/// Also once it has been composed: what is below it waits with it.
+pub async fn what_a_composite_depends_on_holds_what_it_owns(world: World) {
+    kinds(&world).await;
+    world.apply("app/top", "{}").await;
+    let compose = |task: &Task| match (task.claim.stage, task.resource.row.name.as_str()) {
+        (Stage::Compose, "top") => composed(
+            vec![child("app", "second", "{}"), child("app", "first", "{}")],
+            vec![edge("app/second", "app/first", &[])],
+        ),
+        (Stage::Compose, name) => {
+            composed(vec![child("demo", &format!("{name}-leaf"), "{}")], vec![])
+        }
+        _ => done("{}"),
+    };
+    world.run(&["app", "demo"], compose).await;
+    assert_eq!(world.phase("app/top").await, Phase::Ready);
+    // The first is no longer well; then the leaf of the second has something to do.
+    world.reconcile("demo/first-leaf").await;
+    let task = world.claim_one("w", &["demo"]).await;
+    let mut unwell = done("{}");
+    unwell.conditions = vec![ready(ConditionStatus::False)];
+    world.report(&task, unwell).await;
+    assert_eq!(world.phase("app/first").await, Phase::Degraded);
+    world.reconcile("demo/second-leaf").await;
+    let tasks = world.claim("w", &["demo"], 9).await;
+    let names: Vec<_> = tasks
+        .iter()
+        .map(|task| task.resource.row.name.to_string())
+        .collect();
+    assert!(!names.contains(&"second-leaf".to_owned()), "{names:?}");
+    for task in &tasks {
+        world.report(task, done("{}")).await;
+    }
+    world.reconcile("demo/first-leaf").await;
+    world.run(&["app", "demo"], compose).await;
+    assert_eq!(world.phase("app/top").await, Phase::Ready);
+    assert_eq!(world.phase("demo/second-leaf").await, Phase::Ready);
+}
+
 /// Counts follow each transition; a failed leaf degrades what is above.
 pub async fn causes_roll_up(world: World) {
     kinds(&world).await;

@@ -221,3 +221,16 @@ pub async fn half_a_claim_is_fenced(world: World) {
         Some(doc(r#"{"right":true}"#))
     );
 }
+
+/// One claim at a time, also when the resource is due again meanwhile.
+pub async fn what_runs_is_not_claimed_again(world: World) {
+    world.manifest(&leaf("demo")).await;
+    world.apply("demo/a", r#"{"n":1}"#).await;
+    let task = world.claim_one("w", &["demo"]).await;
+    assert!(world.claim("other", &["demo"], 1).await.is_empty());
+    world.apply("demo/a", r#"{"n":2}"#).await;
+    world.reconcile("demo/a").await;
+    assert!(world.claim("other", &["demo"], 1).await.is_empty());
+    world.report(&task, done("{}")).await;
+    assert_eq!(world.claim("other", &["demo"], 1).await.len(), 1);
+}

@@ -249,7 +249,9 @@ pub async fn orphans_wait_for_grace_and_dependents(world: World) {
         .collect();
     names.sort();
     assert_eq!(names, ["delete b", "work keep"]);
+    // What stays counts like what goes: one of the two is not enough.
     for task in &tasks {
+        assert!(world.claim("w", &["torn"], 9).await.is_empty());
         world.report(task, empty()).await;
     }
     let task = world.claim_one("w", &["torn"]).await;
@@ -354,4 +356,12 @@ pub async fn a_running_claim_is_waited_for(world: World) {
     assert_eq!(teardown.claim.stage, Stage::Delete);
     world.report(&teardown, empty()).await;
     assert!(world.get("torn/a").await.is_none());
+    // Of a kind without a teardown nothing else would hold the row.
+    world.manifest(&leaf("demo")).await;
+    world.apply("demo/a", "{}").await;
+    let task = world.claim_one("w", &["demo"]).await;
+    world.delete("demo/a").await;
+    assert!(world.get("demo/a").await.is_some());
+    world.report(&task, done("{}")).await;
+    assert!(world.get("demo/a").await.is_none());
 }

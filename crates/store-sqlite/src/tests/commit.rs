@@ -66,6 +66,12 @@ impl Gate {
         })
     }
 
+    /// From now on COMMIT is held, until [`Gate::open`] or the end of the test: a store that is dropped waits for its writer.
+    fn arm(self: &Arc<Self>) -> Opens {
+        self.armed.store(true, Ordering::SeqCst);
+        Opens(self.clone())
+    }
+
     fn wait_inside(&self) {
         let inside = self.inside.lock().unwrap();
         let limit = Duration::from_secs(10);
@@ -84,6 +90,14 @@ impl Gate {
     }
 }
 
+struct Opens(Arc<Gate>);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_answered_signalled_or_seen_before_commit() {
     let gate = Arc::new(Gate::default());
@@ -93,7 +107,7 @@ async fn nothing_is_answered_signalled_or_seen_before_commit() {
     })
     .await;
     let mut signals = world.store.subscribe();
-    gate.armed.store(true, Ordering::SeqCst);
+    let _opens = gate.arm();
     let mut answer = Box::pin(world.one(apply("a", "{}")));
     let soon = Duration::from_millis(1);
     // Polling once sends it.

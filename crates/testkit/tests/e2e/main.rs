@@ -5,3 +5,4 @@ mod drain;
 mod durability;
 mod flood;
 mod lost_worker;
+mod signals;

@@ -1,5 +1,8 @@
 //! Children: reuse, replacement, isolation, and what leaves with them.
 
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use converge_sdk::Outcome;
@@ -21,6 +24,9 @@ async fn echo(engine: &Engine, n: usize) -> Outcome {
         .await
         .expect("composes")
 }
+
+/// By its number: the kernel sends it at the end of a processor time.
+const SIGXCPU: i32 = 24;
 
 fn is_alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
@@ -132,15 +138,71 @@ fn a_dropped_run_takes_its_child_with_it() {
             "def compose(spec, config):\n    return struct(status=max(range(2000000000)))\n",
         )]);
         let (spec, config, meta) = (json("{}"), json("{}"), meta());
-        let run = engine.compose(&attack, &spec, &config, &meta);
+        let mut run = Box::pin(engine.compose(&attack, &spec, &config, &meta));
         assert!(
-            tokio::time::timeout(Duration::from_millis(200), run)
+            tokio::time::timeout(Duration::from_millis(200), &mut run)
                 .await
                 .is_err()
         );
+        // One that stands still uses up no time of its own.
+        send("-STOP", pid);
+        drop(run);
         until("the child is gone", || !is_alive(pid)).await;
         echo(&engine, 2).await;
     });
+}
+
+#[test]
+fn a_run_that_uses_no_processor_time_is_ended_by_the_clock() {
+    let engine = new_engine();
+    block_on(async {
+        echo(&engine, 1).await;
+        let pid = engine.idle_children()[0];
+        send("-STOP", pid);
+        let limit = Duration::from_secs(20);
+        let program = bundle(&[("compose.star", ECHO)]);
+        let (spec, config, meta) = (json("{}"), json("{}"), meta());
+        let run = engine.compose(&program, &spec, &config, &meta);
+        let ended = tokio::time::timeout(limit, run).await;
+        let message = terminal(ended.expect("it is not waited for without end"));
+        assert!(message.contains("took longer than 3.5 s"), "{message}");
+        until("the child is gone", || !is_alive(pid)).await;
+        echo(&engine, 2).await;
+    });
+}
+
+/// The worker's clock has no part in it: here nobody looks, as when the worker itself was killed.
+#[test]
+fn a_run_ends_with_its_processor_time_whoever_waits_for_it() {
+    let attack = "def compose(spec, config):\n    return struct(status=max(range(2000000000)))\n";
+    let request = serde_json::json!({
+        "task": "compose", "files": {"compose.star": attack}, "spec": {}, "config": {},
+        "meta": {"name": "a", "kind": "stdstarlark", "uid": "0", "labels": {}},
+    })
+    .to_string();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stdstarlark-child"))
+        .arg("--stdstarlark-evaluate-stdin")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the child starts");
+    let mut input = child.stdin.take().expect("it is piped");
+    let length = u32::try_from(request.len()).expect("it is short");
+    let frame = [b"q", &length.to_be_bytes()[..], request.as_bytes()].concat();
+    input.write_all(&frame).expect("it reads");
+    let limit = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is ours") {
+            break status;
+        }
+        if Instant::now() > limit {
+            child.kill().expect("it is ours");
+            panic!("the run goes on without end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(status.signal(), Some(SIGXCPU), "{status}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use converge_sdk::{CancelReason, Provider as _};
 use serde_json::json;
 
 use crate::support::daemon::{Daemon, aws, s3};
-use crate::support::{Bench, Job, ready, resources_of, status};
+use crate::support::program::{real_terraform, script};
+use crate::support::{Bench, ECHO, Job, ready, resources_of, status, wait_for_async};
 
 fn state(endpoint: &str, job: &Job) -> Vec<String> {
     let key = format!("s3://states/terraform/stdterraform/{}.tfstate", job.uid);
@@ -141,10 +142,47 @@ async fn a_lease_that_becomes_uncertain_stops_the_next_phase() {
         std::fs::write(&release, "").unwrap();
     };
     let (result, ()) = tokio::join!(run, doubt);
-    // The apply went on to its end: stopping it would save nothing.
+    // The apply went on to its end: stopping it would save nothing. What follows it was not begun.
     let outcome = result.unwrap();
     assert_eq!(ready(&outcome).message, "2 added, 0 changed, 0 destroyed");
     assert_eq!(bench.resources(job.uid).len(), 2);
+    let status = status(&outcome);
+    assert!(status["outputs"]["first"].is_null(), "{status}");
+}
+
+#[tokio::test]
+async fn a_lease_that_becomes_uncertain_before_the_apply_leaves_everything_as_it_is() {
+    let mut bench = Bench::new();
+    let begun = bench.path().join("begun");
+    let release = bench.path().join("release");
+    // Terraform, but its init waits.
+    let text = format!(
+        "#!/bin/sh\nif [ \"$1\" = init ]; then touch {}; while [ ! -e {} ]; do sleep 0.05; done; fi\nexec {} \"$@\"\n",
+        begun.display(),
+        release.display(),
+        real_terraform()
+    );
+    let programs = bench.path().join("programs");
+    script(&programs.join("terraform"), &text);
+    bench.search_first(&programs);
+    let source = bench.module("doubt", &[("main.tf", ECHO)]);
+    let job = bench.job(&source, json!({"text": "x"}));
+    let (ctx, control) = job.context();
+    let provider = bench.provider();
+    let run = provider.work(&ctx, job.request());
+    let doubt = async {
+        wait_for_async("init runs", || begun.exists()).await;
+        control.set_uncertain(true);
+        std::fs::write(&release, "").unwrap();
+    };
+    let (result, ()) = tokio::join!(run, doubt);
+    let error = result.unwrap_err();
+    assert!(
+        !error.is_terminal() && error.message().contains("apply was not begun"),
+        "{error}"
+    );
+    assert_eq!(bench.resources(job.uid), [""; 0]);
+    bench.assert_clean();
 }
 
 #[tokio::test]
@@ -166,7 +204,7 @@ async fn one_interrupt_is_sent_not_two() {
     let job = bench.job(&source, json!({}));
     let (ctx, control) = job.context();
     let stop = async {
-        crate::support::wait_for_async("the provisioner runs", || begun.exists()).await;
+        wait_for_async("the provisioner runs", || begun.exists()).await;
         control.cancel(CancelReason::Drain);
     };
     let (result, ()) = tokio::join!(provider.work(&ctx, job.request()), stop);

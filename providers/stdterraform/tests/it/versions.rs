@@ -1,11 +1,11 @@
 //! Which binary runs: managers through stand-ins that follow their command line, and the one on PATH.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::support::program::{real_terraform, script};
 use crate::support::{Bench, ECHO, status};
 
 /// A `tfenv` or `tofuenv` that installs what it is told to: a script that says its version and is the real Terraform otherwise.
@@ -35,20 +35,6 @@ install)
 esac
 "#;
 
-fn real_terraform() -> String {
-    let found = Command::new("sh")
-        .args(["-c", "command -v terraform"])
-        .output()
-        .unwrap();
-    String::from_utf8(found.stdout).unwrap().trim().to_owned()
-}
-
-fn script(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 impl Manager {
     fn install(bench: &mut Bench, name: &'static str, binary: &str) -> Self {
         let root = bench.path().join(name);
@@ -67,12 +53,7 @@ impl Manager {
             "1.4.0",
         ];
         std::fs::write(root.join("remote"), remote.join("\n")).unwrap();
-        let path = format!(
-            "{}:{}",
-            root.join("bin").display(),
-            bench.environment["PATH"]
-        );
-        bench.environment.insert("PATH".to_owned(), path);
+        bench.search_first(&root.join("bin"));
         Self { root, name }
     }
 

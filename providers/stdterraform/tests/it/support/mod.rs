@@ -2,6 +2,7 @@
 
 pub(crate) mod daemon;
 pub(crate) mod log;
+pub(crate) mod program;
 pub(crate) mod proxy;
 pub(crate) mod web;
 
@@ -82,6 +83,12 @@ impl Bench {
 
     pub(crate) fn provider(&self) -> StdTerraform {
         StdTerraform::new(self.options())
+    }
+
+    /// Programs in `directory` are found before those of the machine.
+    pub(crate) fn search_first(&mut self, directory: &Path) {
+        let path = format!("{}:{}", directory.display(), self.environment["PATH"]);
+        self.environment.insert("PATH".to_owned(), path);
     }
 
     /// Serves a module of these files; gives its source.

@@ -1,0 +1,64 @@
+//! Signals to a worker: the second one, and those that whoever started it had set to be ignored.
+
+use std::time::Duration;
+
+use converge_testkit::process::{pids_with, program};
+use converge_testkit::{Plane, Worker, wait};
+use nix::sys::signal::Signal;
+use tokio::process::Command;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_ends_a_worker_and_the_programs_of_its_tasks_at_once() {
+    let plane = Plane::start(Duration::from_secs(10)).await;
+    plane.kind("stdshell").await;
+    let marker = format!("sleep 31{}", std::process::id());
+    let mut worker = Worker::start(&plane, "stdshell", 1).await;
+    let script = format!("trap '' TERM INT; while :; do {marker}; done");
+    plane.script("stubborn", &script).await;
+    wait::until("the program to run", || async {
+        (!pids_with(&marker).is_empty()).then_some(())
+    })
+    .await;
+    worker.process.signal(Signal::SIGTERM);
+    wait::until("the worker to drain", || async {
+        worker
+            .process
+            .output()
+            .contains("shutting down")
+            .then_some(())
+    })
+    .await;
+    assert!(
+        !pids_with(&marker).is_empty(),
+        "a drain lets what runs go on"
+    );
+    worker.process.signal(Signal::SIGTERM);
+    let code = worker.process.ended().await;
+    assert_eq!(code, Some(130), "{}", worker.process.output());
+    // Killed already; the kernel may take a moment to take it away.
+    let soon = Duration::from_secs(5);
+    wait::until_within("the program to be gone", soon, || async {
+        pids_with(&marker).is_empty().then_some(())
+    })
+    .await;
+}
+
+/// A shell without job control starts its background commands that way: a worker in a script, a container's entry point, a CI job.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_was_started_with_sigint_ignored_and_its_programs_still_hear_it() {
+    let plane = Plane::start(Duration::from_secs(10)).await;
+    plane.kind("stdshell").await;
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", "trap '' INT; exec \"$0\""])
+        .arg(program("stdworker"));
+    let mut worker = Worker::start_by(shell, &plane, "stdshell", 1, &[]).await;
+    // What is ignored when a shell starts cannot be trapped in it.
+    let script = "trap 'echo interrupted; exit 0' INT; kill -INT $$; echo ignored";
+    plane.script("interrupted", script).await;
+    let done = plane.wait_for("stdshell", "interrupted", "Ready").await;
+    assert_eq!(done["status"]["stdout"], "interrupted\n");
+    worker.process.signal(Signal::SIGINT);
+    let code = worker.process.ended().await;
+    assert_eq!(code, Some(0), "{}", worker.process.output());
+}
