@@ -12,6 +12,7 @@ mod conformance;
 mod deny;
 mod dist;
 mod example;
+mod guards;
 mod http;
 mod hygiene;
 mod interrupt;
@@ -93,6 +94,14 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
+    /// Show that the tests which prove the product's safety fail when what they prove is taken out of the code.
+    Guards {
+        /// Only these guards; the name of a file of the list means all in it.
+        names: Vec<String>,
+        /// Name the guards and stop.
+        #[arg(long)]
+        list: bool,
+    },
     /// Generate the Rust code of the wire from `sdk/proto`.
     Codegen {
         /// Write nothing; fail if what is checked in differs.
@@ -165,6 +174,7 @@ fn main() -> ExitCode {
         ),
         Task::Test { install, args } => testing::run(install, &args),
         Task::Ci { steps, list } => ci::run(&steps, list),
+        Task::Guards { names, list } => guards::run(&names, list),
         Task::Codegen { check } => codegen::run(check),
         Task::Bench {
             names,
