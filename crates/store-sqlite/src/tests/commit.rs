@@ -5,6 +5,8 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use converge_engine::Refusal;
+use converge_engine::command::ConfigApply;
+use converge_engine::store::Signals;
 
 use super::*;
 
@@ -38,6 +40,19 @@ async fn a_command_sees_what_the_one_before_it_wrote_and_a_refused_one_writes_no
     );
     let found = get(&world.store, "a").await.unwrap();
     assert_eq!(found.row.generation, 1);
+}
+
+fn config() -> Command {
+    Command::ConfigApply(ConfigApply {
+        name: "c".parse().unwrap(),
+        kv: leaf(),
+        is_default: Some(true),
+        spec: Some("{}".parse().unwrap()),
+        data: None,
+        replace_default: false,
+        precondition: Precondition::None,
+        who: None,
+    })
 }
 
 /// Holds COMMIT until told what to do with it.
@@ -99,7 +114,7 @@ impl Drop for Opens {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_answered_signalled_or_seen_before_commit() {
+async fn nothing_is_answered_or_seen_before_commit_and_only_what_may_be_claimed_is_told() {
     let gate = Arc::new(Gate::default());
     let world = World::with_leaf(Options {
         on_commit: Some(gate.hook()),
@@ -108,14 +123,26 @@ async fn nothing_is_answered_signalled_or_seen_before_commit() {
     .await;
     let mut signals = world.store.subscribe();
     let _opens = gate.arm();
-    let mut answer = Box::pin(world.one(apply("a", "{}")));
+    let mut answers = Box::pin(world.store.transact(vec![config(), apply("a", "{}")]));
     let soon = Duration::from_millis(1);
     // Polling once sends it.
-    tokio::time::timeout(soon, &mut answer)
+    tokio::time::timeout(soon, &mut answers)
         .await
         .expect_err("answered while COMMIT is held");
     gate.wait_inside();
-    tokio::time::timeout(soon, &mut answer)
+    let told = tokio::time::timeout(Duration::from_secs(10), signals.next())
+        .await
+        .expect("whoever claims may hurry");
+    let ready = Signals {
+        ready: [leaf()].into(),
+        ..Signals::default()
+    };
+    assert_eq!(told, ready, "told while COMMIT is held");
+    let mut claimed = Box::pin(world.one(claim(1)));
+    tokio::time::timeout(soon, &mut claimed)
+        .await
+        .expect_err("claimed while COMMIT is held");
+    tokio::time::timeout(soon, &mut answers)
         .await
         .expect_err("answered while COMMIT is held");
     tokio::time::timeout(soon, signals.next())
@@ -123,9 +150,11 @@ async fn nothing_is_answered_signalled_or_seen_before_commit() {
         .expect_err("signalled while COMMIT is held");
     assert!(get(&world.store, "a").await.is_none());
     gate.open();
-    row(answer.await);
+    assert!(answers.await.iter().all(Result::is_ok));
     assert!(get(&world.store, "a").await.is_some());
-    assert!(signals.next().await.ready.contains(&leaf()));
+    assert!(signals.next().await.configs.contains(&leaf()));
+    // The claim that was under way is carried out after the commit it was told of.
+    assert_eq!(tasks(claimed.await.unwrap()).len(), 1);
 }
 
 #[tokio::test]
