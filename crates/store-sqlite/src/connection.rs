@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// Marks a file as ours: "conv".
 const APPLICATION_ID: i64 = 0x636f_6e76;
@@ -31,6 +31,15 @@ pub enum OpenError {
         /// Why.
         #[source]
         source: rusqlite::Error,
+    },
+    /// The file is no database, or parts of it are gone.
+    #[error("the database {path} is damaged: restore its directory from a backup, or move it away to start empty", path = .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite found.
+        #[source]
+        source: rusqlite::ffi::Error,
     },
     /// The file was written by a newer version of this program.
     #[error("the database {path} has schema {found} and this version knows up to {known}: start the newer version", path = .path.display())]
@@ -87,6 +96,24 @@ pub enum OpenError {
     Thread(#[source] std::io::Error),
 }
 
+impl OpenError {
+    /// What it means that SQLite refuses this file.
+    pub(crate) fn of(path: &Path, error: rusqlite::Error) -> Self {
+        let path = path.to_owned();
+        match error {
+            rusqlite::Error::SqliteFailure(source, _)
+                if matches!(
+                    source.code,
+                    ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt
+                ) =>
+            {
+                Self::Damaged { path, source }
+            }
+            source => Self::Open { path, source },
+        }
+    }
+}
+
 /// What the writer's connection is opened with.
 pub(crate) struct WriterSettings {
     pub(crate) wal_limit_bytes: u64,
@@ -96,10 +123,7 @@ pub(crate) struct WriterSettings {
 /// Opens the writer's connection, creating and migrating the file.
 pub(crate) fn writer(path: &Path, settings: &WriterSettings) -> Result<Connection, OpenError> {
     let conn = open(path, OpenFlags::SQLITE_OPEN_CREATE)?;
-    let opened = |source| OpenError::Open {
-        path: path.to_owned(),
-        source,
-    };
+    let opened = |error| OpenError::of(path, error);
     let id: i64 = get(&conn, "application_id").map_err(opened)?;
     let schema: i64 = get(&conn, "user_version").map_err(opened)?;
     let tables: i64 = conn
@@ -156,10 +180,7 @@ pub(crate) fn reader(path: &Path) -> Result<Connection, OpenError> {
 
 fn open(path: &Path, more: OpenFlags) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
-    let opened = |source| OpenError::Open {
-        path: path.to_owned(),
-        source,
-    };
+    let opened = |error| OpenError::of(path, error);
     let conn = Connection::open_with_flags(path, flags).map_err(opened)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.busy_timeout(BUSY).map_err(opened)?;
@@ -178,10 +199,7 @@ fn set(
     value: &str,
     wanted: &str,
 ) -> Result<(), OpenError> {
-    let opened = |source| OpenError::Open {
-        path: path.to_owned(),
-        source,
-    };
+    let opened = |error| OpenError::of(path, error);
     // Some pragmas answer when they are set, some do not.
     conn.pragma_update_and_check(None, name, value, |_| Ok(()))
         .or_else(|error| match error {

@@ -122,7 +122,9 @@ async fn files_of_others_and_of_newer_versions_are_refused_untouched() {
         "this is no database at all, and long enough to be read as one".repeat(20),
     )
     .unwrap();
-    SqliteStore::open(&text, Options::default()).expect_err("no database");
+    let error = SqliteStore::open(&text, Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
+    assert!(error.to_string().contains("restore"), "{error}");
 }
 
 #[tokio::test]
