@@ -521,6 +521,7 @@ impl<'s> Session<'s> {
         let mut results = under_way.iter();
         // The stream ends after the first failure, and only when every claim of the round is known: `finish` gives them back.
         let mut failed = None;
+        let mut uncommitted = None;
         for reply in replies {
             match reply {
                 Ok(Reply::Landed(landed)) => {
@@ -538,10 +539,14 @@ impl<'s> Session<'s> {
                 }
                 Ok(other) => tracing::error!(?other, "a reply to no command of a session"),
                 Err(error) => {
-                    tracing::error!(worker = %self.identity, %error, "a result could not be committed: ending the stream");
                     failed.get_or_insert_with(|| Status::unavailable(error.to_string()));
+                    uncommitted.get_or_insert((error, 0_usize)).1 += 1;
                 }
             }
+        }
+        // Once for all of them: the worker comes back with the same results until they can be written.
+        if let Some((error, commands)) = uncommitted {
+            tracing::error!(worker = %self.identity, %error, commands, "the answers of a worker could not be committed: ending the stream");
         }
         if let Some(status) = failed {
             return Err(status);
