@@ -3,12 +3,13 @@
 //! A client library's ordinary drop ends the request stream cleanly, which on this wire means "I have drained". So the
 //! connection keeps a second handle of its socket: [`Link::cut`] shuts the socket first, and nothing that is dropped later can
 //! reach the peer. The same place watches the peer's frames: a connection counts only once the peer has answered, and a
-//! peer that finds our pings too frequent says so in a frame that the library reports only if nothing else fails first. Not here: what is sent (`worker/session.rs`).
+//! peer that finds our pings too frequent says so in a frame that the library reports only if nothing else fails first.
+//! A peer that is no broker is told by what it says first. Not here: what is sent (`worker/session.rs`).
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -46,7 +47,24 @@ pub(crate) struct Link {
     socket: std::net::TcpStream,
     answered: AtomicBool,
     calm: AtomicBool,
+    stranger: OnceLock<Stranger>,
     notify: Notify,
+}
+
+/// What answers although it is no broker: as a rule `BROKER_ADDR` names another port, and the library's own words for that
+/// lead nobody there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stranger {
+    #[error(
+        "what answers there is no broker: it does not speak HTTP/2; check the port of the broker's address"
+    )]
+    NoHttp2,
+    #[error("what answers there speaks TLS, and the broker's address says http://; check its port")]
+    Tls,
+    #[error(
+        "what answers there is no broker: it speaks HTTP but not gRPC; check the port of the broker's address"
+    )]
+    NoGrpc,
 }
 
 impl Link {
@@ -64,6 +82,17 @@ impl Link {
     /// True if the peer has ended the connection because we ping too often.
     pub(crate) fn asks_for_calm(&self) -> bool {
         self.calm.load(Ordering::Acquire)
+    }
+
+    /// What the peer is, if it is known to be no broker.
+    pub(crate) fn stranger(&self) -> Option<Stranger> {
+        self.stranger.get().copied()
+    }
+
+    /// The peer is no broker.
+    pub(crate) fn is_stranger(&self, stranger: Stranger) {
+        // The first thing it said tells best what it is.
+        let _ = self.stranger.set(stranger);
     }
 
     /// Resolves once the peer has answered a frame of ours.
@@ -111,6 +140,7 @@ async fn connect(
         socket: stream.try_clone().map_err(DialError::Tcp)?,
         answered: AtomicBool::new(false),
         calm: AtomicBool::new(false),
+        stranger: OnceLock::new(),
         notify: Notify::new(),
     });
     let stream = TcpStream::from_std(stream).map_err(DialError::Tcp)?;
@@ -155,8 +185,12 @@ struct Frames {
     head: [u8; HEADER + GOAWAY],
     filled: usize,
     skip: usize,
+    /// The first bytes were looked at.
+    greeted: bool,
 }
 
+/// So many bytes tell HTTP/2, which begins with SETTINGS, from what is none; an alert of TLS has no more than seven.
+const GREETING: usize = 5;
 /// The length of a frame's header.
 const HEADER: usize = 9;
 /// The part of a GOAWAY that is fixed: the last stream and the reason.
@@ -169,6 +203,8 @@ enum Sign {
     Answer,
     /// The peer ends the connection because we ping too often.
     Calm,
+    /// The first bytes are not those of a broker.
+    Stranger(Stranger),
 }
 
 impl Frames {
@@ -179,6 +215,8 @@ impl Frames {
         const KIND_GOAWAY: u8 = 7;
         const ACK: u8 = 1;
         const ENHANCE_YOUR_CALM: u32 = 11;
+        const TLS_ALERT: u8 = 21;
+        const TLS_MAJOR: u8 = 3;
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -189,6 +227,14 @@ impl Frames {
             self.head[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
             self.filled += taken;
             bytes = &bytes[taken..];
+            if !self.greeted && self.filled >= GREETING {
+                self.greeted = true;
+                match self.head {
+                    [TLS_ALERT, TLS_MAJOR, ..] => seen(Sign::Stranger(Stranger::Tls)),
+                    [_, _, _, KIND_SETTINGS, ..] => {}
+                    _ => seen(Sign::Stranger(Stranger::NoHttp2)),
+                }
+            }
             if self.filled < wanted {
                 continue;
             }
@@ -231,6 +277,7 @@ impl AsyncRead for Watched {
                     }
                 }
                 Sign::Calm => this.link.calm.store(true, Ordering::Release),
+                Sign::Stranger(stranger) => this.link.is_stranger(stranger),
             });
         result
     }
@@ -295,6 +342,24 @@ mod tests {
             assert_eq!(
                 signs(&bytes, size),
                 [Sign::Answer, Sign::Calm, Sign::Answer],
+                "{size}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_http2_is_told_by_its_first_bytes() {
+        let http1 = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        let alert = [21, 3, 1, 0, 2, 2, 70];
+        for size in 1..=7 {
+            assert_eq!(
+                signs(http1, size).first(),
+                Some(&Sign::Stranger(Stranger::NoHttp2)),
+                "{size}"
+            );
+            assert_eq!(
+                signs(&alert, size),
+                [Sign::Stranger(Stranger::Tls)],
                 "{size}"
             );
         }

@@ -209,7 +209,8 @@ impl Core {
                     return false;
                 }
                 Poll::Ready(Err(status)) => {
-                    self.session_ended(&super::session::said(&status));
+                    let why = session.why(&status);
+                    self.session_ended(&why);
                     return false;
                 }
             }

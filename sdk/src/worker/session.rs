@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use tokio_stream::Stream;
 use tonic::codec::CompressionEncoding;
+use tonic::metadata::MetadataMap;
 use tonic::{Status, Streaming};
 
 use super::convert::MAX_MESSAGE;
 use super::outbox::Outbox;
-use crate::transport::{Connection, Link};
+use crate::transport::{Connection, Link, Stranger};
 use crate::wire::worker_service_client::WorkerServiceClient;
 use crate::wire::{GetProviderConfigRequest, GetProviderConfigResponse, WorkStreamServerMsg};
 
@@ -56,15 +57,23 @@ impl Session {
             .accept_compressed(CompressionEncoding::Gzip);
         let upstream = outbox.upstream();
         let mut opening = client.clone();
+        let link = Arc::clone(&connection.link);
         Self {
             answered: Some(Box::pin(Arc::clone(&connection.link).answered())),
             link: connection.link,
             outbox,
             inbound: Inbound::Opening(Box::pin(async move {
-                opening
-                    .work_stream(upstream)
-                    .await
-                    .map(tonic::Response::into_inner)
+                let answer = opening.work_stream(upstream).await;
+                let headers = match &answer {
+                    Ok(response) => response.metadata(),
+                    Err(status) => status.metadata(),
+                };
+                if speaks_otherwise(headers) {
+                    link.is_stranger(Stranger::NoGrpc);
+                    // What it says then is no message of ours.
+                    return Err(Status::unknown(""));
+                }
+                answer.map(tonic::Response::into_inner)
             })),
             client,
             pull: None,
@@ -81,11 +90,18 @@ impl Session {
         limit: Duration,
     ) {
         let mut client = self.client.clone();
+        let link = Arc::clone(&self.link);
         self.pull = Some(Pull {
             pushes,
             future: Box::pin(async move {
                 match tokio::time::timeout(limit, client.get_provider_config(request)).await {
-                    Ok(response) => response.map(tonic::Response::into_inner),
+                    Ok(Ok(response)) => Ok(response.into_inner()),
+                    Ok(Err(status)) => {
+                        if speaks_otherwise(status.metadata()) {
+                            link.is_stranger(Stranger::NoGrpc);
+                        }
+                        Err(status)
+                    }
                     Err(_) => Err(Status::deadline_exceeded(
                         "the broker did not answer in time",
                     )),
@@ -157,6 +173,14 @@ impl Session {
         }
     }
 
+    /// Why something of it failed, in one line.
+    pub(crate) fn why(&self, status: &Status) -> String {
+        match self.link.stranger() {
+            Some(stranger) => stranger.to_string(),
+            None => said(status),
+        }
+    }
+
     /// True if the peer has ended the connection because we ping too often.
     pub(crate) fn asks_for_calm(&self) -> bool {
         self.link.asks_for_calm()
@@ -175,8 +199,15 @@ impl Drop for Session {
     }
 }
 
+/// True for the headers of an answer that is not gRPC's.
+fn speaks_otherwise(headers: &MetadataMap) -> bool {
+    headers
+        .get("content-type")
+        .is_some_and(|found| !found.as_encoded_bytes().starts_with(b"application/grpc"))
+}
+
 /// What a status says, in one line. The library's own text says it twice over, as text and as a dump of its fields.
-pub(super) fn said(status: &Status) -> String {
+fn said(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut cause = std::error::Error::source(status);
     while let Some(next) = cause.and_then(std::error::Error::source) {

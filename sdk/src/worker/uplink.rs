@@ -143,9 +143,10 @@ impl Core {
         let answer = match answer {
             Ok(answer) => answer,
             Err(status) => {
+                let why = self.session.as_ref().map(|session| session.why(&status));
                 let pause = self.pull_backoff.next(self.options.backoff_max);
                 tracing::warn!(
-                    error = super::session::said(&status),
+                    error = why,
                     pause_ms = pause.as_millis(),
                     "could not pull the default configs; asking again"
                 );

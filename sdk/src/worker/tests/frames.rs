@@ -4,8 +4,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::server::{Connection, SendResponse};
 use h2::{RecvStream, SendStream};
 use prost::Message;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
+use super::super::outbox::Outbox;
+use super::super::session::Session;
 use super::*;
 use crate::Outcome;
 use crate::transport::dial;
@@ -367,4 +370,56 @@ async fn a_peer_that_finds_pings_too_frequent_is_understood() {
     };
     let ((), link) = tokio::join!(serve, call);
     assert!(link.asks_for_calm());
+}
+
+/// Why a session fails with whoever is behind the listener.
+async fn why_it_fails(addr: &str, answer: impl Future<Output = ()>) -> String {
+    let options = options(addr);
+    let asked = async {
+        let connection = dial(&options, options.keepalive_interval).await.unwrap();
+        let outbox = Outbox::default();
+        outbox.push(Body::Heartbeat(wire::WorkHeartbeat::default()));
+        let mut session = Session::open(connection, outbox);
+        let failed = std::future::poll_fn(|cx| session.poll_message(cx))
+            .await
+            .unwrap_err();
+        session.why(&failed)
+    };
+    let both = async { tokio::join!(asked, answer).0 };
+    tokio::time::timeout(LIMIT, both).await.expect("it fails")
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_broker_is_named_as_what_it_is() {
+    let (listener, addr) = listen().await;
+    let http1 = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let answer = b"HTTP/1.1 505 HTTP Version Not Supported\r\n\r\n";
+        socket.write_all(answer).await.unwrap();
+        // Until the worker hangs up.
+        tokio::io::copy(&mut socket, &mut tokio::io::sink())
+            .await
+            .ok();
+    };
+    let why = Box::pin(why_it_fails(&addr, http1)).await;
+    assert!(why.contains("no broker: it does not speak HTTP/2"), "{why}");
+
+    let (listener, addr) = listen().await;
+    let http2 = async {
+        let mut peer = Peer::accept(&listener).await;
+        let response = http::Response::builder()
+            .status(404)
+            .header("content-type", "application/problem+json")
+            .body(())
+            .unwrap();
+        let mut body = peer.respond.send_response(response, false).unwrap();
+        body.send_data(Bytes::from_static(b"{\"title\": \"Not Found\"}"), true)
+            .unwrap();
+        peer.end().await;
+    };
+    let why = Box::pin(why_it_fails(&addr, http2)).await;
+    assert!(
+        why.contains("no broker: it speaks HTTP but not gRPC"),
+        "{why}"
+    );
 }
