@@ -4,7 +4,8 @@
 //! said at once; wrong usage ends with [`USAGE`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -215,12 +216,16 @@ impl DevArgs {
         if let Some(worker) = self
             .worker
             .as_deref()
-            .filter(|worker| worker.components().count() > 1 && !worker.is_file())
+            .filter(|worker| worker.components().count() > 1)
         {
-            wrong.push(format!(
-                "--worker (CONVERGE_WORKER): there is no program {}",
-                worker.display()
-            ));
+            let path = worker.display();
+            if !worker.is_file() {
+                wrong.push(format!(
+                    "--worker (CONVERGE_WORKER): there is no program {path}"
+                ));
+            } else if !is_executable(worker) {
+                wrong.push(format!("--worker (CONVERGE_WORKER): {path} is not executable; set its execute permission (chmod +x)"));
+            }
         }
         match (listen, broker, lease, heartbeat, sweep, forget, streams) {
             (
@@ -279,6 +284,12 @@ pub fn log_filter(text: Option<&str>) -> Result<EnvFilter, String> {
             "LOG_LEVEL: {text:?} is none of error, warn, info, debug, trace, and no filter such as info,converge_broker=debug"
         )),
     }
+}
+
+/// True if somebody may run it; whether this process may is the kernel's to say.
+fn is_executable(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|found| found.permissions().mode() & 0o111 != 0)
 }
 
 /// A switch, which a variable can only set by a word.
@@ -378,6 +389,18 @@ mod tests {
             assert!(text.contains(name), "{name} is missing in:\n{text}");
         }
         assert_eq!(wrong.len(), 8, "{text}");
+    }
+
+    #[test]
+    fn a_worker_that_cannot_be_run_is_wrong_usage() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("worker");
+        std::fs::write(&program, "#!/bin/sh\n").unwrap();
+        let with = |program: &Path| args(|args| args.worker = Some(program.to_owned()));
+        let wrong = with(&program).unwrap_err();
+        assert!(wrong[0].contains("not executable"), "{wrong:?}");
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(with(&program).is_ok());
     }
 
     #[test]
