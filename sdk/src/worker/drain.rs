@@ -153,7 +153,7 @@ impl Core {
         for result in &unsent {
             tracing::error!(
                 result,
-                "the result could not be delivered; the task will run again"
+                "the broker went away and may not have this result; if it has not, the task runs again"
             );
         }
         if unsent.is_empty() {

@@ -50,8 +50,8 @@ pub enum WorkerError {
     /// The worker's own thread could not be started.
     #[error("could not start the worker's thread")]
     Thread(#[source] std::io::Error),
-    /// The drain budget was spent before every result could be delivered; the tasks will run again elsewhere.
-    #[error("{} results could not be delivered: {}", unsent.len(), unsent.join(", "))]
+    /// The drain budget was spent while the broker was away, so that it may not have every result; what it has not runs again.
+    #[error("the broker went away and may not have {} results: {}", unsent.len(), unsent.join(", "))]
     Unsent {
         /// Kind, name and claim epoch of each.
         unsent: Vec<String>,
