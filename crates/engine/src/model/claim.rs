@@ -4,7 +4,7 @@
 //! the row lands. Not here: when a claim ends for silence (the broker keeps leases, on its monotonic clock).
 
 use converge_types::ids::{KindVersion, Uid};
-use converge_types::phase::{EmitMask, Stage, Trigger};
+use converge_types::phase::{Emit, EmitMask, Stage, Trigger};
 use serde::{Deserialize, Serialize};
 
 use super::{Class, Digest, Millis};
@@ -115,6 +115,7 @@ pub struct Claim {
     /// Version of the manifest it was claimed under.
     pub manifest_version: i64,
     /// What of the result is applied. The mask of then: an edit of the manifest meanwhile changes nothing for a task that runs.
+    #[serde(default = "everything")]
     pub emits: EmitMask,
     /// The inputs it was claimed with.
     pub inputs: Inputs,
@@ -126,6 +127,11 @@ pub struct Claim {
     pub broker: String,
     /// When it was made.
     pub since_ms: Millis,
+}
+
+/// Of a claim that was stored before its mask was.
+fn everything() -> EmitMask {
+    Emit::ALL.iter().copied().collect()
 }
 
 /// Names one exact claim.
