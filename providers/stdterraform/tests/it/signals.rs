@@ -99,8 +99,8 @@ async fn what_does_not_end_in_its_grace_is_killed_and_said_to_be() {
 #[tokio::test]
 async fn a_stop_before_anything_began_begins_nothing() {
     let bench = Bench::new();
-    let (source, _) = bench.waiting("never");
-    let job = bench.job(&source, json!({}));
+    let source = bench.module("never", &[("main.tf", ECHO)]);
+    let job = bench.job(&source, json!({"text": "x"}));
     let (ctx, control) = job.context();
     control.cancel(CancelReason::Drain);
     let error = bench

@@ -311,13 +311,18 @@ async fn what_runs_and_what_waits_is_resumed_and_results_come_before_new_work() 
         peer.send(wire::work_stream_server_msg::Body::Task(task(n)));
     }
     // The third waits for a slot; a heartbeat names it too.
-    loop {
-        if let Ok(Body::Heartbeat(beat)) = peer.next().await
-            && beat.lease_token.len() == 3
-        {
-            break;
+    let names_all = async {
+        loop {
+            if let Ok(Body::Heartbeat(beat)) = peer.next().await
+                && beat.lease_token.len() == 3
+            {
+                break;
+            }
         }
-    }
+    };
+    tokio::time::timeout(LIMIT, names_all)
+        .await
+        .expect("a heartbeat names all three");
     assert_eq!(
         (notes.next().await, notes.next().await),
         ("1".to_owned(), "2".to_owned())
