@@ -40,12 +40,16 @@ async fn running_tasks_finish_within_the_budget_and_no_new_ones_come() {
     let broker = broker().await;
     let (notes, release) = (Notes::default(), CancellationToken::new());
     let (said, go) = (notes.clone(), release.clone());
-    let provider = FnProvider::new(demo(), move |_, request| {
+    let provider = FnProvider::new(demo(), move |ctx, request| {
         let (said, go) = (said.clone(), go.clone());
         async move {
             said.add(request.resource.name);
             go.cancelled().await;
-            Ok(Outcome::new())
+            // A cut asks only, and the grace after it is long: a handler that does not look would succeed all the same.
+            match ctx.cancel_reason() {
+                None => Ok(Outcome::new()),
+                Some(reason) => Err(TaskError::transient(format!("{reason:?}"))),
+            }
         }
     });
     let mut worker = start_one(&broker.addr(), provider);
@@ -91,7 +95,7 @@ async fn what_outlives_the_budget_is_cut_and_given_back_without_an_attempt() {
     let mut options = options(&broker.addr());
     options.drain_timeout = Duration::from_millis(50);
     let worker = start(options, vec![Arc::new(provider)]);
-    for name in ["fails", "succeeds", "stubborn"] {
+    for name in ["fails", "succeeds", "panics", "stubborn"] {
         broker.apply(&demo(), name, empty());
         assert_eq!(notes.next().await, name);
     }
@@ -111,6 +115,9 @@ async fn what_outlives_the_budget_is_cut_and_given_back_without_an_attempt() {
     );
     assert_eq!(&last.status[..], br#"{"half":true}"#);
     assert!(seen("succeeds").0.is_synced());
+    let (look, last) = seen("panics");
+    assert!(look.is_failed, "a panic is the handler's own outcome");
+    assert_eq!(last.error_message, "the handler panicked: oh");
     let (look, last) = seen("stubborn");
     assert_eq!(look.attempts, 0);
     assert!(

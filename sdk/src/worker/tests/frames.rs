@@ -10,11 +10,11 @@ use tokio::net::{TcpListener, TcpStream};
 use super::super::outbox::Outbox;
 use super::super::session::Session;
 use super::*;
-use crate::Outcome;
 use crate::transport::dial;
 use crate::wire::work_stream_client_msg::Body;
 use crate::wire::worker_service_client::WorkerServiceClient;
 use crate::wire::{self, WorkStreamClientMsg};
+use crate::{Outcome, TaskError};
 
 /// The server's end of one stream, before any header was sent.
 struct Peer {
@@ -89,6 +89,24 @@ impl Peer {
                 body => return body,
             }
         }
+    }
+
+    /// Waits for a heartbeat that names these leases and no other.
+    async fn names(&mut self, leases: &[&str]) {
+        let names = async {
+            loop {
+                let Body::Heartbeat(mut beat) = self.next().await.unwrap() else {
+                    continue;
+                };
+                beat.lease_token.sort_unstable();
+                if beat.lease_token == leases {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(LIMIT, names)
+            .await
+            .unwrap_or_else(|_| panic!("no heartbeat names {leases:?}"));
     }
 
     /// The next message, or how the stream ended.
@@ -269,6 +287,69 @@ async fn a_task_that_crosses_the_half_close_is_left_to_the_broker() {
 }
 
 #[tokio::test]
+async fn a_worker_that_drains_names_its_tasks_until_they_end_and_gives_back_what_waited() {
+    let (listener, addr) = listen().await;
+    let (notes, release) = (Notes::default(), CancellationToken::new());
+    let (said, go) = (notes.clone(), release.clone());
+    let runs = FnProvider::new(KindVersion::new("a", 2), move |ctx, request| {
+        let (said, go) = (said.clone(), go.clone());
+        async move {
+            said.add(request.resource.name);
+            ctx.cancelled().await;
+            said.add("cut");
+            go.cancelled().await;
+            Err(TaskError::transient("half done"))
+        }
+    })
+    .with_cleanup_grace(LIMIT);
+    let mut options = options(&addr);
+    options.max_parallel = 1;
+    options.drain_timeout = Duration::from_millis(200);
+    let worker = start(options, vec![Arc::new(runs)]);
+    let mut peer = Peer::accept(&listener).await;
+    peer.next().await.unwrap();
+    peer.send(wire::work_stream_server_msg::Body::Config(config()));
+    for n in 1..=2 {
+        peer.send(wire::work_stream_server_msg::Body::Task(task(n)));
+    }
+    peer.names(&["lease-1", "lease-2"]).await;
+    assert_eq!(notes.next().await, "1");
+    worker.stop.cancel();
+    assert!(matches!(peer.next_word().await, Body::Interest(interest) if !interest.has_worker));
+    let mut beats = 0;
+    let given_back = async {
+        loop {
+            match peer.next().await.unwrap() {
+                Body::Heartbeat(beat) => {
+                    assert_eq!(beat.lease_token.len(), 2, "both leases run on");
+                    beats += 1;
+                }
+                Body::Complete(complete) => return complete,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let given_back = tokio::time::timeout(LIMIT, given_back)
+        .await
+        .expect("what waits is given back");
+    assert_eq!(given_back.lease_token, "lease-2");
+    assert_eq!(
+        given_back.error_message,
+        "interrupted: the worker is shutting down"
+    );
+    assert!(beats > 0, "the budget is longer than the heartbeat");
+    assert_eq!(notes.next().await, "cut");
+    peer.names(&["lease-1"]).await;
+    assert!(notes.is_empty(), "what waited did not start");
+    release.cancel();
+    let Body::Complete(cut) = peer.next_word().await else {
+        panic!("the result of what was cut comes next")
+    };
+    assert_eq!(cut.lease_token, "lease-1");
+    assert_eq!(peer.end().await, End::InOrder);
+}
+
+#[tokio::test]
 async fn a_worker_that_leaves_a_stream_and_lives_on_breaks_it() {
     let (listener, addr) = listen().await;
     let _worker = start(options(&addr), vec![Arc::new(provider("a"))]);
@@ -311,18 +392,7 @@ async fn what_runs_and_what_waits_is_resumed_and_results_come_before_new_work() 
         peer.send(wire::work_stream_server_msg::Body::Task(task(n)));
     }
     // The third waits for a slot; a heartbeat names it too.
-    let names_all = async {
-        loop {
-            if let Ok(Body::Heartbeat(beat)) = peer.next().await
-                && beat.lease_token.len() == 3
-            {
-                break;
-            }
-        }
-    };
-    tokio::time::timeout(LIMIT, names_all)
-        .await
-        .expect("a heartbeat names all three");
+    peer.names(&["lease-1", "lease-2", "lease-3"]).await;
     assert_eq!(
         (notes.next().await, notes.next().await),
         ("1".to_owned(), "2".to_owned())
