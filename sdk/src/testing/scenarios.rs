@@ -476,12 +476,15 @@ pub async fn a_cut_connection_costs_no_second_run(broker: &dyn BrokerUnderTest) 
     let release = CancellationToken::new();
     let provider = {
         let (runs, release) = (Arc::clone(&runs), release.clone());
-        FnProvider::new(pair.clone(), move |_, _| {
+        FnProvider::new(pair.clone(), move |ctx, _| {
             runs.fetch_add(1, Ordering::Relaxed);
             let release = release.clone();
             async move {
                 release.cancelled().await;
-                Ok(Outcome::new().with_status(json!({"done": true})))
+                match ctx.cancel_reason() {
+                    None => Ok(Outcome::new().with_status(json!({"done": true}))),
+                    Some(reason) => Err(crate::TaskError::transient(format!("{reason:?}"))),
+                }
             }
         })
     };

@@ -13,8 +13,15 @@ use serde_json::Value;
 use super::list::{Binary, Edit, Packages};
 use crate::{interrupt, tree};
 
-/// Programs that the tests of a package start without cargo knowing it.
-const STARTED: &[(&str, &[&str])] = &[("converge-testkit", &["converge", "stdworker", "conctl"])];
+/// Programs that tests start without cargo knowing it: package, binary of tests, programs.
+const STARTED: &[(&str, &str, &[&str])] = &[
+    (
+        "converge-testkit",
+        "e2e",
+        &["converge", "stdworker", "conctl"],
+    ),
+    ("converge-testkit", "wire", &["converge"]),
+];
 /// Lines of the compiler that are shown when something does not compile.
 const SHOWN_LINES: usize = 60;
 
@@ -130,12 +137,16 @@ impl Copy {
             for target in targets {
                 cargo.args(["--test", target]);
             }
-            let started = STARTED.iter().filter(|(package, _)| {
-                binaries
-                    .iter()
-                    .any(|binary| binary.target.is_some() && binary.package == *package)
+            let started = STARTED.iter().filter(|(package, target, _)| {
+                binaries.iter().any(|binary| {
+                    binary.package == *package && binary.target.as_deref() == Some(target)
+                })
             });
-            for program in started.flat_map(|(_, programs)| *programs) {
+            let programs: BTreeSet<&str> = started
+                .flat_map(|(_, _, programs)| *programs)
+                .copied()
+                .collect();
+            for program in programs {
                 cargo.args(["--bin", program]);
             }
             invocations.push(cargo);

@@ -19,6 +19,10 @@ use crate::interrupt;
 const LIMIT: Duration = Duration::from_secs(240);
 /// How often a running test is looked at.
 const LOOK: Duration = Duration::from_millis(10);
+/// When two looks are so far apart, the machine was asleep or somebody had stopped this process, and most likely the test with it.
+const STOOD_STILL: Duration = Duration::from_secs(2);
+/// A test that was run while the machine stood still says nothing: its time limits are those of a machine that runs. So often it is run.
+const RUNS: usize = 5;
 /// How long killed leftovers may take to go.
 const GONE: Duration = Duration::from_secs(10);
 
@@ -65,6 +69,18 @@ pub(crate) fn adopt_leftovers() -> Result<()> {
 
 /// Runs one test the way `cargo test` does.
 pub(crate) fn run(executable: &Executable, name: &str) -> Result<Ran> {
+    for _ in 1..RUNS {
+        let (ran, stood_still) = run_once(executable, name)?;
+        if !stood_still {
+            return Ok(ran);
+        }
+        println!("    the machine stood still while {name} ran: again");
+    }
+    Ok(run_once(executable, name)?.0)
+}
+
+/// What became of it, and whether the machine stood still meanwhile.
+fn run_once(executable: &Executable, name: &str) -> Result<(Ran, bool)> {
     let dir = tempfile::tempdir().context("could not create a temporary directory")?;
     let log = dir.path().join("output");
     let file = std::fs::File::create(&log).context("could not create a log")?;
@@ -81,32 +97,39 @@ pub(crate) fn run(executable: &Executable, name: &str) -> Result<Ran> {
         .process_group(0)
         .spawn()
         .with_context(|| format!("could not start {}", executable.path.display()))?;
-    let ended = wait(&mut child, began)?;
+    let (ended, stood_still) = wait(&mut child)?;
     let took = began.elapsed();
     end_leftovers()?;
     let output = std::fs::read(&log).context("could not read a log")?;
     let output = String::from_utf8_lossy(&output).into_owned();
-    Ok(Ran {
+    let ran = Ran {
         end: ended.map_or(End::Hung, |status| end_of(status, &output)),
         took,
         output,
-    })
+    };
+    Ok((ran, stood_still))
 }
 
-/// Its status; `None` when it was killed at the limit. Orphans that end meanwhile are reaped, as init would.
-fn wait(child: &mut Child, began: Instant) -> Result<Option<ExitStatus>> {
+/// Its status, `None` when it was killed at the limit; and whether the machine stood still meanwhile, which uses up none of the limit.
+/// Orphans that end meanwhile are reaped, as init would.
+fn wait(child: &mut Child) -> Result<(Option<ExitStatus>, bool)> {
     let id = Pid::from_raw(i32::try_from(child.id()).context("a pid that does not fit")?);
+    let (mut ran, mut looked, mut stood_still) = (Duration::ZERO, Instant::now(), false);
     loop {
+        let since = looked.elapsed();
+        looked += since;
+        stood_still |= since > STOOD_STILL;
+        ran += since.min(STOOD_STILL);
         if let Some(status) = child.try_wait().context("could not wait for a test")? {
-            return Ok(Some(status));
+            return Ok((Some(status), stood_still));
         }
         let asked = interrupt::check();
-        if asked.is_err() || began.elapsed() > LIMIT {
+        if asked.is_err() || ran > LIMIT {
             // It may have ended in between.
             let _ = killpg(id, Signal::SIGKILL);
             child.wait().context("could not wait for a test")?;
             end_leftovers()?;
-            return asked.map(|()| None);
+            return asked.map(|()| (None, stood_still));
         }
         reap_all_but(id);
         std::thread::sleep(LOOK);

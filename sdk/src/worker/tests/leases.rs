@@ -111,6 +111,9 @@ async fn a_lost_stream_cancels_nothing_and_the_result_waits_for_the_next() {
     let worker = start_one(&relay.addr(), waiting(&notes, &release));
     broker.apply(&demo(), "a", empty());
     assert_eq!(notes.next().await, "start a 1");
+    relay.cut();
+    // It dials again only once it knows that the stream is lost.
+    until("it dials again", || relay.connections() > 1).await;
     relay.down();
     broker
         .until(LIMIT, "the stream is gone", |broker| broker.sessions() == 0)
