@@ -8,6 +8,7 @@ pub mod graphs;
 pub mod manifests;
 pub mod observed;
 pub mod owed;
+pub mod pairs;
 pub mod passes;
 pub mod resources;
 pub mod settling;
@@ -39,6 +40,9 @@ macro_rules! suite {
             a_slot_is_kept_for_composers);
         $crate::suite!(@ $open; configs: an_edit_that_changes_what_is_read_makes_it_due, one_default_per_pair, a_missing_ref_holds,
             a_default_that_breaks_an_override_shows, a_referenced_config_stays, next_uses_an_edit_later);
+        $crate::suite!(@ $open; pairs: a_config_in_use_stays_with_its_pair, a_config_of_the_wrong_pair_can_be_mended,
+            a_config_stays_for_the_teardown_that_reads_it, a_composer_moves_a_config_with_what_reads_it,
+            a_composer_keeps_the_config_a_teardown_reads);
         $crate::suite!(@ $open; graphs: a_composition_of_old_inputs_is_discarded, a_refused_composition_lists_everything_and_changes_nothing, a_refusal_ends_when_its_cure_comes,
             unchanged_children_are_untouched, flows_deliver_switch_and_go, a_flowed_spec_is_checked_whole, an_edge_to_a_composite_holds_for_all_below, what_a_composite_depends_on_holds_what_it_owns,
             causes_roll_up, absent_children_are_the_last_result, a_composed_resource_belongs_to_its_composer, a_rollup_runs_once_settled);

@@ -47,7 +47,7 @@ pub(crate) fn router() -> Router<Arc<Api>> {
 #[utoipa::path(post, path = "/api/v1/providerconfigs", tag = "providerconfigs", request_body = api::ProviderConfigApply, params(api::ProviderConfigQuery), responses(
     (status = 201, description = "created", body = api::ProviderConfig), (status = 200, description = "configured or unchanged, see X-Apply-Result", body = api::ProviderConfig),
     (status = 400, description = "malformed, or it does not fit the kind's config schema", body = api::Problem, content_type = "application/problem+json"),
-    (status = 409, description = "there is another default", body = api::Problem, content_type = "application/problem+json")))]
+    (status = 409, description = "there is another default, or it is in use as one of another kind or version", body = api::Problem, content_type = "application/problem+json")))]
 pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, write: Write) -> Answer {
     let replace_default = query.read(&["replace_default"], &[], |checks| {
         query.flag(checks, "replace_default")

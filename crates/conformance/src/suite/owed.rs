@@ -4,29 +4,12 @@ use converge_engine::command::{
     Command, ConfigDelete, ManifestApply, Precondition, RawConfig, Task,
 };
 use converge_engine::model::{Due, Hold};
-use converge_types::ids::{ConfigName, KindVersion};
+use converge_types::ids::ConfigName;
 use converge_types::phase::Stage;
 
 use crate::world::{
     World, child, composed, composer, doc, done, empty, failed, leaf, leaf_with_teardown,
 };
-
-async fn move_config(world: &World, version: i32) {
-    world
-        .must(Command::ConfigApply(
-            converge_engine::command::ConfigApply {
-                name: ConfigName::new("c").expect("a name"),
-                kv: KindVersion::parse("torn", version).expect("a pair"),
-                is_default: Some(false),
-                spec: None,
-                data: None,
-                replace_default: false,
-                precondition: Precondition::None,
-                who: None,
-            },
-        ))
-        .await;
-}
 
 /// Version 2 has no teardown: what version 1 made is still torn down, at version 1, which must stay able to.
 pub async fn a_flip_keeps_the_teardown_it_owes(world: World) {
@@ -82,19 +65,29 @@ pub async fn a_flip_keeps_the_teardown_it_owes(world: World) {
 /// Never torn down with the default alone.
 pub async fn a_missing_config_holds_a_teardown(world: World) {
     world.manifest(&leaf_with_teardown("torn")).await;
-    world
-        .manifest(&leaf_with_teardown("torn").replace("\"kind_version\":1", "\"kind_version\":2"))
-        .await;
-    move_config(&world, 1).await;
+    world.manifest(&composer("app")).await;
+    let mut composition = composed(Vec::new(), Vec::new());
+    if let Some(compose) = &mut composition.compose {
+        compose.configs.push(RawConfig {
+            name: "c".to_owned(),
+            kind: "torn".to_owned(),
+            kind_version: 1,
+            is_default: false,
+            spec: bytes::Bytes::from_static(b"{}"),
+        });
+    }
+    world.apply("app/x", "{}").await;
+    world.run(&["app"], |_| composition.clone()).await;
     let mut command = world.apply_command("torn/a", "{}");
     command.config_ref = Some(ConfigName::new("c").expect("a name"));
     world.must(Command::ResourceApply(command)).await;
     world.run(&["torn"], |_| done("{}")).await;
-    move_config(&world, 2).await;
+    // A composer takes the configs it owns with it.
+    world.delete("app/x").await;
     world.delete("torn/a").await;
     assert!(world.claim("w", &["torn"], 1).await.is_empty());
     assert_eq!(world.view("torn/a").await.row.due, Due::Held(Hold::Config));
-    move_config(&world, 1).await;
+    world.config("c", "torn", false, "{}").await.expect("taken");
     let task = world.claim_one("w", &["torn"]).await;
     world.report(&task, empty()).await;
     assert!(world.get("torn/a").await.is_none());

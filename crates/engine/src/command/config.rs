@@ -21,6 +21,9 @@ pub(super) fn apply(command: &ConfigApply, view: &mut View<'_>) -> Decision<Repl
     )?;
     if let Some(old) = &old {
         refuse_composed(view, old, "apply")?;
+        if old.kv != command.kv {
+            refuse_bound(view, old, command)?;
+        }
     }
     let manifest = manifest_of(view, &command.kv.kind, command.kv.version)?;
     let spec = command.spec.clone().unwrap_or_else(Doc::empty_object);
@@ -107,6 +110,30 @@ pub(super) fn delete(command: &ConfigDelete, view: &mut View<'_>) -> Decision<Re
     }
     configs::remove(view, &config)?;
     Ok(Reply::Deleted)
+}
+
+/// What reads a config as one of its pair would wait for ever for it to come back.
+fn refuse_bound(view: &mut View<'_>, old: &Config, command: &ConfigApply) -> Decision<()> {
+    let bound = configs::bound_to(view, old, 10, |_| false)?;
+    if bound.is_empty() {
+        return Ok(());
+    }
+    let problems = bound
+        .iter()
+        .map(|row| {
+            let message = if row.config_ref.as_ref() == Some(&old.name) && row.kv == old.kv {
+                "refers to it"
+            } else {
+                "owes a teardown that reads it"
+            };
+            Problem::new(format!("{}/{}", row.kv.kind, row.name), message)
+        })
+        .collect();
+    let summary = format!(
+        "providerconfig {} is still referred to as one of {}: give the one of {} another name",
+        old.name, old.kv, command.kv
+    );
+    Err(Refusal::Conflict { summary, problems }.into())
 }
 
 fn check_sizes(command: &ConfigApply, spec: &Doc) -> Decision<()> {

@@ -4,6 +4,8 @@
 //! numbers. An edit writes no resource rows: it queues a sweep. A default that makes an override invalid marks that override broken,
 //! which shows at the resources that read it.
 
+use std::sync::Arc;
+
 use converge_types::ids::{ConfigName, KindVersion, Uid};
 use converge_types::json::Doc;
 use converge_types::merge;
@@ -171,7 +173,7 @@ pub fn remove(view: &mut View<'_>, config: &Config) -> Decision<()> {
 /// # Errors
 /// As the view's reads.
 pub fn release(view: &mut View<'_>, config: &Config) -> Decision<()> {
-    if !is_read(view, &config.name)? {
+    if readers(view, &config.name, 1, Resource::reads)?.is_empty() {
         return remove(view, config);
     }
     let former = Wanted {
@@ -186,39 +188,87 @@ pub fn release(view: &mut View<'_>, config: &Config) -> Decision<()> {
     put(view, former).map(drop)
 }
 
-/// What this row read before, and may read no more: a former config goes with its last reader.
+/// What this row read before, and may read no more: a former config goes with its last reader, and a composer that could not move one of
+/// its configs to another pair tries again.
 ///
 /// # Errors
 /// As the view's reads.
 pub fn reader_left(view: &mut View<'_>, before: &Resource) -> Decision<()> {
     let owed = before.finalizers.iter().map(|owed| &owed.config_ref);
     for name in owed.chain([&before.config_ref]).flatten() {
-        if let Some(config) = view.config(name)?
-            && config.former
-            && !is_read(view, name)?
+        let Some(config) = view.config(name)? else {
+            continue;
+        };
+        if config.former {
+            if readers(view, name, 1, Resource::reads)?.is_empty() {
+                remove(view, &config)?;
+            }
+        } else if config.owner.is_some()
+            && view
+                .resource(before.uid)?
+                .is_none_or(|now| !reads_as(&now, name, &config.kv))
         {
-            remove(view, &config)?;
+            super::compose::name_freed(view, &config.kv.kind)?;
         }
     }
     Ok(())
 }
 
-/// Whether a stored resource reads this config, and still does as the command that runs has it.
-fn is_read(view: &mut View<'_>, name: &ConfigName) -> Decision<bool> {
+/// Resources that would be left without this config if it became one of another pair: those that read it as what it is now. One that
+/// names it and is of another pair is held anyway, and may be what the change is for. `but`: those that do not count.
+///
+/// # Errors
+/// As the view's reads.
+pub fn bound_to(
+    view: &mut View<'_>,
+    config: &Config,
+    limit: usize,
+    but: impl Fn(&Resource) -> bool,
+) -> Decision<Vec<Arc<Resource>>> {
+    readers(view, &config.name, limit, |row, name| {
+        reads_as(row, name, &config.kv) && !but(row)
+    })
+}
+
+/// Whether a task of this resource reads the config as one of `kv`, or a teardown it owes does.
+fn reads_as(row: &Resource, name: &ConfigName, kv: &KindVersion) -> bool {
+    (row.config_ref.as_ref() == Some(name) && row.kv == *kv) || owes_with(row, name, kv)
+}
+
+/// Whether this resource owes a teardown that reads the config as one of `kv`.
+pub fn owes_with(row: &Resource, name: &ConfigName, kv: &KindVersion) -> bool {
+    row.kv.kind == kv.kind
+        && row
+            .finalizers
+            .iter()
+            .any(|owed| owed.config_ref.as_ref() == Some(name) && owed.kind_version == kv.version)
+}
+
+/// Up to `limit` of the resources that are stored as reading this config and, as the command that runs has them, read it so.
+fn readers(
+    view: &mut View<'_>,
+    name: &ConfigName,
+    limit: usize,
+    so: impl Fn(&Resource, &ConfigName) -> bool,
+) -> Decision<Vec<Arc<Resource>>> {
     const PAGE: u32 = 64;
+    let mut found = Vec::new();
     let mut after = None;
     loop {
         let uids = view.config_users(name, after, PAGE)?;
         for uid in &uids {
             if let Some(row) = view.resource(*uid)?
-                && row.reads(name)
+                && so(&row, name)
             {
-                return Ok(true);
+                found.push(row);
+                if found.len() >= limit {
+                    return Ok(found);
+                }
             }
         }
         after = uids.last().copied();
         if uids.len() < PAGE as usize {
-            return Ok(false);
+            return Ok(found);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What makes a compose result unacceptable. Every problem is listed; nothing is written here.
 
+mod configs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName};
@@ -133,23 +135,8 @@ pub(super) fn check(
     check_flows(&mut children, &edges, &mut problems);
     check_schemas(view, &children, &edges, &mut problems)?;
     check_cycles(&children, &edges, &mut problems);
-    let mut configs = Vec::with_capacity(result.configs.len());
-    let mut defaults = BTreeSet::new();
-    let mut config_names = BTreeSet::new();
-    for config in &result.configs {
-        if let Some(config) = check_config(view, owner, config, &mut problems)? {
-            if !config_names.insert(config.name.clone()) {
-                problems.add(format!("config {}", config.name), "emitted twice");
-            }
-            if config.emitted.is_default && !defaults.insert(config.kv.clone()) {
-                problems.add(
-                    format!("config {}", config.name),
-                    format!("a second default for {}", config.kv),
-                );
-            }
-            configs.push(config);
-        }
-    }
+    let configs = configs::check(view, owner, &result.configs, &mut problems)?;
+    configs::check_refs(view, owner, &children, &configs, &mut problems)?;
     Ok(match problems.refused() {
         Some(refused) => Err(refused),
         None => Ok(Checked {
@@ -440,16 +427,6 @@ fn check_schemas(
             );
             problems.add(place, violation.message);
         }
-        if let Some(name) = &child.config_ref
-            && let Some(config) = view.config(name)?
-            && config.kv != child.kv
-        {
-            let message = format!(
-                "providerconfig {name} configures {}, not {}",
-                config.kv, child.kv
-            );
-            problems.add(format!("{}/{}", child.kv.kind, child.name), message);
-        }
     }
     Ok(())
 }
@@ -497,61 +474,6 @@ fn check_cycles(children: &[CheckedChild], edges: &[CheckedEdge], problems: &mut
         .map(|at| format!("{}/{}", children[*at].kv.kind, children[*at].name))
         .collect();
     problems.add("edges", format!("a cycle: {}", names.join(" needs ")));
-}
-
-fn check_config(
-    view: &mut View<'_>,
-    owner: &Resource,
-    config: &RawConfig,
-    problems: &mut Problems,
-) -> Decision<Option<CheckedConfig>> {
-    let place = format!("config {}", config.name);
-    let version = version_or_first(config.kind_version);
-    let kv = KindVersion::parse(&config.kind, version)
-        .map_err(|error| problems.add(&place, error.to_string()));
-    let name =
-        ConfigName::new(&config.name).map_err(|error| problems.add(&place, error.to_string()));
-    let bytes = spec_or_empty(&config.spec);
-    let spec = if bytes.len() > limits::CONFIG_BYTES {
-        problems.add(
-            &place,
-            format!("a config has at most {} bytes", limits::CONFIG_BYTES),
-        );
-        return Ok(None);
-    } else {
-        Doc::parse(bytes).map_err(|error| problems.add(&place, error.to_string()))
-    };
-    let (Ok(kv), Ok(name), Ok(spec)) = (kv, name, spec) else {
-        return Ok(None);
-    };
-    let Some(manifest) = view.manifest(&kv)? else {
-        problems.add_curable(&place, format!("kind {kv} is not known here"), kv.kind);
-        return Ok(None);
-    };
-    if let Some(held) = view.config(&name)?
-        && held.owner != Some(owner.uid)
-    {
-        let message = "that name is held by others";
-        problems.add_curable(&place, message, held.kv.kind.clone());
-    }
-    if config.is_default
-        && let Some(held) = view.config_default(&kv)?
-        && held.owner != Some(owner.uid)
-    {
-        let message = format!("the default place of {kv} is held by {}", held.name);
-        problems.add_curable(&place, message, kv.kind.clone());
-    }
-    for problem in super::configs::violations(view, &manifest, &spec, config.is_default)? {
-        problems.add(format!("{place} {}", problem.location), problem.message);
-    }
-    let emitted = ConfigSpec {
-        name: config.name.clone(),
-        kind: config.kind.clone(),
-        kind_version: version,
-        is_default: config.is_default,
-        spec,
-    };
-    Ok(Some(CheckedConfig { name, kv, emitted }))
 }
 
 /// A composer that leaves the version out means 1.
