@@ -45,7 +45,7 @@ macro_rules! suite {
             a_composer_keeps_the_config_a_teardown_reads);
         $crate::suite!(@ $open; graphs: a_composition_of_old_inputs_is_discarded, a_refused_composition_lists_everything_and_changes_nothing, a_refusal_ends_when_its_cure_comes,
             unchanged_children_are_untouched, flows_deliver_switch_and_go, a_flowed_spec_is_checked_whole, an_edge_to_a_composite_holds_for_all_below, what_a_composite_depends_on_holds_what_it_owns,
-            causes_roll_up, absent_children_are_the_last_result, a_composed_resource_belongs_to_its_composer, a_rollup_runs_once_settled);
+            a_dependency_that_turns_bad_is_what_is_waited_for, causes_roll_up, absent_children_are_the_last_result, a_composed_resource_belongs_to_its_composer, a_rollup_runs_once_settled);
         $crate::suite!(@ $open; teardown: a_leaf_without_finalizer_goes_at_once, teardown_runs_with_what_was_dispatched_last,
             dependents_go_first, a_failing_teardown_holds_what_is_above, a_teardown_is_tried_for_ever, abandon_gives_up_with_an_event, orphans_wait_for_grace_and_dependents,
             an_orphan_emitted_again_is_taken_back, force_replaces_a_child, a_running_claim_is_waited_for);

@@ -469,3 +469,41 @@ pub async fn a_composition_of_old_inputs_is_discarded(world: World) {
         "nothing keeps it any more"
     );
 }
+
+/// What is queued or backs off says at once that its dependency is not Ready; its backoff goes on meanwhile.
+pub async fn a_dependency_that_turns_bad_is_what_is_waited_for(world: World) {
+    kinds(&world).await;
+    world.apply("app/x", "{}").await;
+    let children = ["source", "queued", "failing", "synced"];
+    let composition = composed(
+        children.map(|name| child("demo", name, "{}")).into(),
+        children[1..]
+            .iter()
+            .map(|name| edge(&format!("demo/{name}"), "demo/source", &[]))
+            .collect(),
+    );
+    world.run(&["app", "demo"], answer(&composition)).await;
+    let due = async |name: &str| world.view(&format!("demo/{name}")).await.row.due.clone();
+    let wake = async |name: &str| world.view(&format!("demo/{name}")).await.row.wake_ms;
+    world.reconcile("demo/failing").await;
+    let task = world.claim_one("w", &["demo"]).await;
+    world.report(&task, failed("not yet", false)).await;
+    let retry = wake("failing").await.expect("it backs off");
+    world.reconcile("demo/queued").await;
+    assert!(matches!(due("queued").await, Due::Ready { .. }));
+    let synced = world.view("demo/synced").await.row;
+    world.reconcile("demo/source").await;
+    let held = Due::Held(Hold::Dependency(world.view("demo/source").await.row.uid));
+    assert_eq!(due("queued").await, held);
+    assert_eq!(due("failing").await, held);
+    assert_eq!(
+        world.view("demo/synced").await.row,
+        synced,
+        "what waits for nothing is not written"
+    );
+    let task = world.claim_one("w", &["demo"]).await;
+    assert_eq!(task.resource.row.name, "source");
+    world.report(&task, done(r#"{"id":"two"}"#)).await;
+    assert!(matches!(due("queued").await, Due::Ready { .. }));
+    assert_eq!(wake("failing").await, Some(retry));
+}

@@ -86,10 +86,13 @@ fn settle(view: &mut View<'_>, row: &Resource, derivation: Derivation) -> Decisi
         for held in view.held_on(row.uid)? {
             view.touch(held);
         }
-        if derived.settled && !derived.is_ready() && row.owner.is_some() {
-            // It will not become Ready by itself: what is queued behind it is blocked, and counts as settled for those above.
+        if !derived.is_ready() && row.owner.is_some() {
             for edge in view.edges_to(row.uid)? {
-                view.touch(edge.from);
+                // It will not become Ready by itself: what is queued behind it is blocked, and counts as settled for those above. Else
+                // only what was about to run waits for something else now.
+                if derived.settled || is_about_to_run(view, edge.from)? {
+                    view.touch(edge.from);
+                }
             }
         }
     }
@@ -102,6 +105,14 @@ fn settle(view: &mut View<'_>, row: &Resource, derivation: Derivation) -> Decisi
         view.update(row.uid, |row| row.flowed_version = row.own_version)?;
     }
     Ok(())
+}
+
+/// Whether a row is queued, or runs again after a backoff: its gate was open when that was decided.
+fn is_about_to_run(view: &mut View<'_>, uid: converge_types::ids::Uid) -> Decision<bool> {
+    Ok(view.resource(uid)?.is_some_and(|row| {
+        let backs_off = row.due == Due::Idle && row.wake_ms.is_some() && !row.derived.synced;
+        row.claim.is_none() && (backs_off || matches!(row.due, Due::Ready { .. }))
+    }))
 }
 
 /// The engine's own conditions that follow from the row alone.
