@@ -168,7 +168,8 @@ impl DecodeError {
         Self {
             pointer,
             line,
-            column,
+            // The library counts what it has read of the line, which at its start is nothing.
+            column: if line > 0 { column.max(1) } else { 0 },
             message,
         }
     }
@@ -300,6 +301,15 @@ mod tests {
             Json::from(value).as_str(),
             Some("123456789012345678901234567890")
         );
+    }
+
+    #[test]
+    fn columns_count_from_one() {
+        for text in ["", "\n", "{\"a\": 1,\n", "{\n\"a\":\n\n"] {
+            let error = Json::parse(text).unwrap_err();
+            assert!(error.line() > 0 && error.column() > 0, "{text:?}: {error}");
+            assert!(!error.to_string().contains("column 0"), "{error}");
+        }
     }
 
     #[test]

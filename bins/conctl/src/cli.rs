@@ -24,8 +24,8 @@ Examples:
   conctl get pc fast -o yaml                   a providerconfig as YAML
   conctl delete stdshell/hello --wait          tear it down and wait until it is gone
 
-Exit codes: 0 ok, 1 refused or failed, 3 not found, 4 conflict, 5 timeout,
-6 server unreachable, 64 usage."
+Exit codes: 0 ok, 1 refused, failed, or not served by that server, 3 not found,
+4 conflict, 5 timeout, 6 server unreachable, 64 usage."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

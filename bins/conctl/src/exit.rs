@@ -8,7 +8,7 @@ use converge_client::{Error, OptionsError};
 
 /// All is well.
 pub(crate) const OK: u8 = 0;
-/// The server refused, a document is wrong, or a resource failed.
+/// The server refused or does not serve that, a document is wrong, or a resource failed.
 pub(crate) const REFUSED: u8 = 1;
 /// There is no such object.
 pub(crate) const NOT_FOUND: u8 = 3;
@@ -28,6 +28,8 @@ pub(crate) struct Failure {
     pub(crate) code: u8,
     /// For people; empty when everything was said already.
     pub(crate) message: String,
+    /// Every call of a command would meet it alike: naming the object of one would only mislead.
+    is_general: bool,
 }
 
 /// What verbs return.
@@ -39,6 +41,7 @@ impl Failure {
         Self {
             code,
             message: message.into(),
+            is_general: false,
         }
     }
 
@@ -54,8 +57,9 @@ impl Failure {
 
     /// The same failure, naming what it was about.
     pub(crate) fn about(mut self, what: impl fmt::Display) -> Self {
-        // Every call of a command meets an unreachable server alike: naming the object would only mislead.
-        if self.code != UNREACHABLE && !self.message.is_empty() {
+        let what = what.to_string();
+        let first = self.message.lines().next().unwrap_or_default();
+        if !self.is_general && !self.message.is_empty() && !names(first, &what) {
             self.message = format!("{what}: {}", self.message);
         }
         self
@@ -71,12 +75,28 @@ pub(crate) fn code_of_status(status: u16) -> u8 {
     }
 }
 
+/// Whether a text has this name in it, not as a part of another.
+fn names(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    !name.is_empty()
+        && text.match_indices(name).any(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            let after = text[at + name.len()..].chars().next();
+            !before.is_some_and(is_part) && !after.is_some_and(is_part)
+        })
+}
+
 impl From<Error> for Failure {
     fn from(err: Error) -> Self {
         let message = match &err {
-            Error::Refused(problem) => problem_text(problem, |_| None),
+            Error::Refused(problem) => {
+                with_verbs(problem).unwrap_or_else(|| problem_text(problem, |_| None))
+            }
             Error::Unreachable { .. } => format!(
                 "{err}\nIs it running? --server or CONVERGE_SERVER says where it is; `converge dev` starts one."
+            ),
+            Error::NotServed { .. } => format!(
+                "{err}\nIt is older than this conctl, or leaves that out; `conctl cluster` shows what runs."
             ),
             _ => err.to_string(),
         };
@@ -85,7 +105,12 @@ impl From<Error> for Failure {
             Error::Unreachable { .. } => UNREACHABLE,
             _ => REFUSED,
         };
-        Self { code, message }
+        let is_general = matches!(err, Error::Unreachable { .. } | Error::NotServed { .. });
+        Self {
+            code,
+            message,
+            is_general,
+        }
     }
 }
 
@@ -103,6 +128,14 @@ impl From<io::Error> for Failure {
         }
         Self::new(REFUSED, format!("cannot write the output: {err}"))
     }
+}
+
+/// A refusal that names a route, told in conctl's verbs.
+fn with_verbs(problem: &Problem) -> Option<String> {
+    let (said, route) = problem.detail.split_once("; its events: ")?;
+    let name = said.split(' ').next()?;
+    let is_about_events = route.ends_with("/events?deleted=true");
+    is_about_events.then(|| format!("{said}; `conctl events {name} --deleted` shows what happened"))
 }
 
 /// An error and its causes in one line.
@@ -126,9 +159,17 @@ pub(crate) fn problem_text(problem: &Problem, place: impl Fn(&str) -> Option<Str
     };
     for error in &problem.errors {
         let place = place(&error.location);
-        if place.is_none() && problem.errors.len() == 1 && text.ends_with(&error.message) {
-            // The detail has said it, location and all.
-            continue;
+        if problem.errors.len() == 1
+            && let Some(said) = text.strip_suffix(&error.message)
+        {
+            // The detail has said it, location and all; only the place in a file is news.
+            let Some(place) = &place else { continue };
+            let said = said.trim_end_matches([':', ' ']);
+            let said = said.strip_suffix(&error.location).unwrap_or(said);
+            text = said.trim_end_matches([':', ' ']).to_owned();
+            if text.is_empty() {
+                return format!("{place}: {}: {}", error.location, error.message);
+            }
         }
         text.push_str("\n  ");
         if let Some(place) = place {

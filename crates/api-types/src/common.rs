@@ -75,6 +75,16 @@ pub struct Problem {
     pub errors: Vec<ProblemItem>,
 }
 
+impl Problem {
+    /// The title when the server has no such route: what was asked for is not there to be asked for, by any name.
+    pub const NO_ROUTE: &str = "No Such Route";
+
+    /// Whether the server does not have the route at all, or takes no request like this one on it.
+    pub fn is_no_route(&self) -> bool {
+        self.title == Self::NO_ROUTE || self.status == 405
+    }
+}
+
 /// One violation among possibly many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProblemItem {

@@ -105,7 +105,7 @@ pub fn router(api: Arc<Api>) -> Router {
 
 async fn unknown_route(uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(200).collect();
-    Problem::not_found(format!(
+    Problem::no_route(format!(
         "there is no route {path}; /api/v1/openapi.json and /docs list them"
     ))
 }

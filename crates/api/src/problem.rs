@@ -17,6 +17,8 @@ const ITEMS: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
+    /// In place of the words for the status.
+    title: Option<&'static str>,
     detail: String,
     errors: Vec<ProblemItem>,
 }
@@ -25,6 +27,7 @@ impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
+            title: None,
             detail: detail.into(),
             errors: Vec::new(),
         }
@@ -36,6 +39,14 @@ impl Problem {
 
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// A 404 that a client can tell from that of an object.
+    pub(crate) fn no_route(detail: impl Into<String>) -> Self {
+        Self {
+            title: Some(converge_api_types::Problem::NO_ROUTE),
+            ..Self::not_found(detail)
+        }
     }
 
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
@@ -75,7 +86,11 @@ pub(crate) fn item(location: impl Into<String>, message: impl Into<String>) -> P
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = converge_api_types::Problem {
-            title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
+            title: self
+                .title
+                .or(self.status.canonical_reason())
+                .unwrap_or("Error")
+                .to_owned(),
             status: self.status.as_u16(),
             detail: self.detail,
             errors: self.errors,

@@ -28,6 +28,14 @@ pub enum Error {
         /// What was wrong with the answer.
         reason: String,
     },
+    /// It is this API, and has no such part: an older server, or one that leaves it out.
+    #[error("the control plane at {server} does not serve {what}")]
+    NotServed {
+        /// The server as it was given.
+        server: String,
+        /// What was asked for.
+        what: String,
+    },
     /// The answer is larger than this client takes.
     #[error("the answer is larger than {limit_bytes} bytes")]
     TooLarge {

@@ -93,7 +93,12 @@ impl Client {
 
     /// Reads bytes as a type of the API; what does not fit is not this API.
     pub fn decode<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Error> {
-        serde_json::from_slice(body).map_err(|err| self.not_this_api(&format!("{err}")))
+        serde_json::from_slice(body).map_err(|err| {
+            let text = err.to_string();
+            // Nobody sees the text that a line and column would be of.
+            let bare = text.rsplit_once(" at line ");
+            self.not_this_api(bare.map_or(text.as_str(), |(bare, _)| bare))
+        })
     }
 
     pub(crate) async fn typed_list<T: DeserializeOwned>(
@@ -227,6 +232,7 @@ impl Client {
 
     pub(crate) async fn send(&self, method: Method, request: Request<'_>) -> Result<Reply, Error> {
         let url = url(&self.base, request.path, request.query);
+        let (asked, path) = (method.clone(), request.path);
         // A DELETE is a write too: the server asks every write to say that it is JSON.
         let is_write = method != Method::GET;
         let mut builder = self
@@ -273,7 +279,7 @@ impl Client {
                 next_cursor,
             });
         }
-        Err(self.refusal(status.as_u16(), &body))
+        Err(self.refusal(&asked, path, status.as_u16(), &body))
     }
 
     async fn body(&self, mut response: Response) -> Result<Bytes, Error> {
@@ -293,10 +299,19 @@ impl Client {
         Ok(body.freeze())
     }
 
-    fn refusal(&self, status: u16, body: &[u8]) -> Error {
+    fn refusal(&self, method: &Method, path: &[&str], status: u16, body: &[u8]) -> Error {
         match serde_json::from_slice::<Problem>(body) {
             // The status line is what happened; a document that disagrees is only its description.
-            Ok(problem) => Error::Refused(Problem { status, ..problem }),
+            Ok(problem) => {
+                let problem = Problem { status, ..problem };
+                if problem.is_no_route() {
+                    return Error::NotServed {
+                        server: self.server.clone(),
+                        what: part(method, path),
+                    };
+                }
+                Error::Refused(problem)
+            }
             Err(_) => {
                 let text: String = String::from_utf8_lossy(body)
                     .chars()
@@ -308,5 +323,14 @@ impl Client {
                 ))
             }
         }
+    }
+}
+
+/// What of the API a route belongs to, for people.
+fn part(method: &Method, path: &[&str]) -> String {
+    match path {
+        ["resources", _, _, "ops", ..] => "operations".to_owned(),
+        ["reactor-bindings", ..] => "reactor bindings".to_owned(),
+        _ => format!("{method} /{}", path.join("/")),
     }
 }

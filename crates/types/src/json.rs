@@ -80,6 +80,23 @@ pub struct DocError {
     pub column: usize,
 }
 
+impl DocError {
+    /// What is wrong and in which line, for who says the pointer beside it.
+    pub fn without_pointer(&self) -> String {
+        format!(
+            "{} (line {}, column {})",
+            self.problem, self.line, self.column
+        )
+    }
+}
+
+/// What a reader of JSON says, without the place: for a text that nobody wrote as it is, or one whose place is said beside it.
+pub fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let bare = text.rsplit_once(" at line ").map(|(bare, _)| bare);
+    bare.unwrap_or(&text).to_owned()
+}
+
 /// What is wrong with bytes that are no document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

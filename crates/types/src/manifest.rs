@@ -16,7 +16,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{FinalizerName, Kind, KindVersion, ReactionName, Verb};
-use crate::json::Doc;
+use crate::json::{self, Doc};
 use crate::limits;
 use crate::phase::{Emit, EmitMask, Stage, Trigger};
 use crate::pointer::Pointer;
@@ -249,7 +249,10 @@ impl Manifest {
         }
         // The schema has accepted the shape, so this fails for nothing an author could meet; still an error, not a panic.
         let manifest: Manifest = serde_json::from_slice(doc.as_bytes()).map_err(|error| {
-            ManifestError::Illegal(vec![Violation::new(Pointer::root(), error.to_string())])
+            ManifestError::Illegal(vec![Violation::new(
+                Pointer::root(),
+                json::without_place(&error),
+            )])
         })?;
         manifest.compile().map_err(ManifestError::Illegal)
     }

@@ -27,7 +27,14 @@ pub(crate) enum Doc {
 impl Doc {
     /// Reads JSON; the message says line and column.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|err| err.to_string())
+        serde_json::from_slice(bytes).map_err(|err| {
+            let (text, line, column) = (err.to_string(), err.line(), err.column());
+            match text.strip_suffix(&format!(" at line {line} column {column}")) {
+                // The library counts what it has read of the line, which at its start is nothing.
+                Some(bare) => format!("{bare} at line {line} column {}", column.max(1)),
+                None => text,
+            }
+        })
     }
 
     /// The same as a value of the expression language.
@@ -328,6 +335,15 @@ mod tests {
         let mut out = Vec::new();
         write(&value, &mut out, 1 << 20, &mut |_, _| Ok(())).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn columns_count_from_one() {
+        for text in ["", "{\n", "{\"a\":1,\n"] {
+            let told = Doc::parse(text.as_bytes()).unwrap_err();
+            assert!(!told.contains("column 0"), "{text:?}: {told}");
+            assert_eq!(told.matches(" column ").count(), 1, "{told}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use converge_sdk::Json;
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -80,7 +81,13 @@ impl Object {
                     Some(found) if found != "an object" => {
                         problems.add(at, format_args!("expected an object, found {found}"));
                     }
-                    _ => problems.add(at, format_args!("not readable as JSON: {error}")),
+                    _ => {
+                        let place = Json::parse(raw.to_vec())
+                            .err()
+                            .map(|place| place.to_string());
+                        let what = place.unwrap_or_else(|| error.to_string());
+                        problems.add(at, format_args!("not readable as JSON: {what}"));
+                    }
                 }
                 Vec::new()
             }

@@ -59,7 +59,8 @@ pub(super) fn documents(file: &Rc<str>, text: &str) -> Result<Vec<Document>, Syn
     Ok(found)
 }
 
-fn syntax(err: &serde_json::Error) -> SyntaxError {
+/// What a JSON reader says, and where; its columns count from 0 at the start of a line.
+pub(super) fn syntax(err: &serde_json::Error) -> SyntaxError {
     let message = err.to_string();
     // The place is said in front of the message already.
     let bare = message

@@ -191,8 +191,14 @@ pub(crate) fn json_string(text: &str) -> Result<Json> {
 
 /// Takes a text that is JSON as a document.
 pub(crate) fn raw(text: String) -> Result<Json> {
-    RawValue::from_string(text)
-        .map_err(|err| Failure::new(exit::REFUSED, format!("this is not JSON: {err}")))
+    RawValue::from_string(text).map_err(|err| {
+        let SyntaxError { place, message } = json::syntax(&err);
+        let message = format!(
+            "this is not JSON: {message} (line {}, column {})",
+            place.line, place.column
+        );
+        Failure::new(exit::REFUSED, message)
+    })
 }
 
 /// Reads the documents of one text.

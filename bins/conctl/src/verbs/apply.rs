@@ -375,6 +375,7 @@ fn text(body: &[u8]) -> String {
 fn refused(planned: &Planned, err: Error) -> Failure {
     let document = &planned.document;
     let Error::Refused(problem) = &err else {
+        // Of another server's part, or of no server: nothing to point at.
         return Failure::from(err);
     };
     let message = exit::problem_text(problem, |location| {
@@ -392,10 +393,12 @@ fn refused(planned: &Planned, err: Error) -> Failure {
     } else {
         &what
     };
-    Failure::new(
-        exit::code_of_status(problem.status),
-        format!("{}: {what}{message}", document.location()),
-    )
+    let code = exit::code_of_status(problem.status);
+    if message.starts_with(&format!("{}:", document.file)) {
+        // One violation, which says where it is.
+        return Failure::new(code, message);
+    }
+    Failure::new(code, format!("{}: {what}{message}", document.location()))
 }
 
 /// Waits for every applied resource, all under one deadline; each that does not make it is reported.

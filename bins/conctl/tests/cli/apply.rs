@@ -436,3 +436,54 @@ fn a_failure_from_before_an_edit_of_its_config_is_not_the_answer() {
         (0, "stdshell/hello is Ready\n")
     );
 }
+
+#[test]
+fn one_violation_is_told_once_with_its_place() {
+    let world = World::new();
+    let wrong = "must not be blank";
+    let fake = Fake::start().on(
+        "POST /resources",
+        [
+            refused(
+                400,
+                &format!("the spec does not fit stdshell/v1: /spec/script: {wrong}"),
+                &[("/spec/script", wrong)],
+            ),
+            refused(
+                400,
+                &format!("/spec/script: {wrong}"),
+                &[("/spec/script", wrong)],
+            ),
+        ],
+    );
+    let world = world.talk_to(&fake);
+    world.write(
+        "bad.yaml",
+        "kind: stdshell\nname: bad\nspec:\n  script: \"\"\n",
+    );
+    let ran = world.run(&["apply", "-f", "bad.yaml"]);
+    assert_eq!(
+        ran.stderr,
+        "error: bad.yaml:1: stdshell/bad: the spec does not fit stdshell/v1\n  bad.yaml:4:11: /spec/script: must not be blank\n"
+    );
+    let ran = world.run(&["apply", "-f", "bad.yaml"]);
+    assert_eq!(
+        ran.stderr,
+        "error: bad.yaml:4:11: /spec/script: must not be blank\n"
+    );
+}
+
+#[test]
+fn places_count_from_one_and_are_said_once() {
+    let world = World::new();
+    for (text, place) in [("", "(line 1, column 1)"), ("{\n", "(line 2, column 1)")] {
+        let ran = world.run(&["ops", "demo/db", "--run", "x", "--input", text]);
+        assert_eq!(ran.code, 64, "{}", ran.stderr);
+        assert!(ran.stderr.contains(place), "{}", ran.stderr);
+        assert_eq!(ran.stderr.matches("line ").count(), 1, "{}", ran.stderr);
+        world.write("open.json", &format!("{{{text}"));
+        let ran = world.run(&["apply", "-f", "open.json"]);
+        assert!(!ran.stderr.contains(" column "), "{}", ran.stderr);
+        assert!(!ran.stderr.contains(":0: "), "{}", ran.stderr);
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::fake::{Fake, accepted, applied, ok, refused};
+use crate::fake::{Fake, accepted, applied, no_route, ok, refused};
 use crate::run::World;
 
 #[test]
@@ -90,10 +90,7 @@ fn a_deletion_that_is_refused_or_names_nothing_says_so() {
     let owned = world.run(&["delete", "stdshell/child"]);
     assert_eq!(
         (owned.code, owned.stderr.as_str()),
-        (
-            4,
-            "error: stdshell/child: stdshell/child belongs to stdcel/app\n"
-        )
+        (4, "error: stdshell/child belongs to stdcel/app\n")
     );
     assert_eq!(world.run(&["delete", "stdshell/nobody"]).code, 3);
     assert_eq!(
@@ -242,6 +239,41 @@ fn an_operation_is_run_waited_for_and_its_failure_is_one() {
             .code,
         64
     );
+}
+
+#[test]
+fn what_the_server_does_not_serve_is_said_plainly_and_is_one() {
+    let world = World::new();
+    let ops = "/resources/demo/db/ops";
+    let bindings = "/reactor-bindings";
+    let fake = Fake::start()
+        .on(&format!("GET {ops}"), [no_route(ops)])
+        .on(&format!("POST {ops}"), [no_route(ops)])
+        .on(&format!("GET {bindings}"), [no_route(bindings)])
+        .on(
+            &format!("GET {bindings}/a"),
+            [no_route("/reactor-bindings/a")],
+        )
+        .on(
+            "POST /resources/demo/db/quarantine",
+            [refused(405, "it does not take POST", &[])],
+        );
+    let world = world.talk_to(&fake);
+    for (args, what) in [
+        (&["ops", "demo/db"][..], "operations"),
+        (&["ops", "demo/db", "--run", "backup"], "operations"),
+        (&["list", "rb"], "reactor bindings"),
+        (&["get", "rb", "a"], "reactor bindings"),
+        (
+            &["quarantine", "demo/db"],
+            "POST /resources/demo/db/quarantine",
+        ),
+    ] {
+        let ran = world.run(args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{args:?}");
+        let said = format!("error: the control plane at [server] does not serve {what}\n");
+        assert!(ran.stderr.starts_with(&said), "{args:?}: {}", ran.stderr);
+    }
 }
 
 #[test]

@@ -59,6 +59,19 @@ pub(crate) fn refused(status: u16, detail: &str, errors: &[(&str, &str)]) -> Rep
     }
 }
 
+/// The answer of a server that has no such route.
+pub(crate) fn no_route(path: &str) -> Reply {
+    let detail =
+        format!("there is no route /api/v1{path}; /api/v1/openapi.json and /docs list them");
+    let title = converge_client::types::Problem::NO_ROUTE;
+    let body = serde_json::json!({ "title": title, "status": 404, "detail": detail });
+    Reply {
+        status: 404,
+        body: body.to_string(),
+        headers: Vec::new(),
+    }
+}
+
 /// What the server was asked.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {

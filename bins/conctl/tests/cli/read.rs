@@ -91,20 +91,27 @@ fn get_reads_every_type() {
 #[test]
 fn what_is_not_there_is_three_and_says_when_it_went() {
     let world = World::new();
-    let gone =
-        "stdshell/old was removed at 2026-01-02T03:04:05.678Z; its events: …/events?deleted=true";
-    let fake = Fake::start().on("GET /resources/stdshell/old", [refused(404, gone, &[])]);
+    let went = "stdshell/old was removed at 2026-01-02T03:04:05.678Z";
+    let gone = format!("{went}; its events: /api/v1/resources/stdshell/old/events?deleted=true");
+    let fake = Fake::start()
+        .on("GET /resources/stdshell/old", [refused(404, &gone, &[])])
+        .on(
+            "GET /resources/stdshell/old/events",
+            [refused(404, &gone, &[])],
+        );
     let world = world.talk_to(&fake);
     for args in [
         &["get", "stdshell/old"][..],
         &["describe", "stdshell/old"],
+        &["events", "stdshell/old"],
+        &["events", "stdshell/old", "-f"],
         &["wait", "stdshell/old"],
     ] {
         let ran = world.run(args);
         assert_eq!((ran.code, ran.stdout.as_str()), (3, ""), "{args:?}");
         assert_eq!(
             ran.stderr,
-            format!("error: stdshell/old: {gone}\n"),
+            format!("error: {went}; `conctl events stdshell/old --deleted` shows what happened\n"),
             "{args:?}"
         );
     }

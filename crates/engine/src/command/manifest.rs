@@ -1,6 +1,6 @@
 //! Kind manifests: apply, delete, live policy.
 
-use converge_types::json::Doc;
+use converge_types::json::{self, Doc};
 use converge_types::manifest::compat::{Gravity, compare};
 use converge_types::manifest::{Manifest, ManifestError, Policy};
 use converge_types::schema::Violation;
@@ -203,7 +203,7 @@ fn merged_policy(old: &Policy, edit: &Doc) -> Decision<Policy> {
         return Err(Refusal::invalid("", "the policy is an object of the fields to change").into());
     };
     serde_json::from_slice(merged.as_bytes())
-        .map_err(|error| Refusal::invalid("", error.to_string()).into())
+        .map_err(|error| Refusal::invalid("", json::without_place(&error)).into())
 }
 
 fn refused(error: ManifestError) -> Refusal {
