@@ -7,21 +7,27 @@ use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
-use converge_types::json::{Doc, JsonType};
+use converge_types::json::{self, Doc, JsonType};
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::check::Checks;
 use crate::problem::Problem;
 
-/// A body must have arrived whole after this.
-const ARRIVAL: Duration = Duration::from_secs(60);
+/// While a body arrives, this much of it, or its end, must come within each [`STRETCH`]. So a slow line may take its time over a large
+/// body, and what does not move ends; the largest body there is has ended after two hours at the most.
+const STRETCH_BYTES: usize = 256 << 10;
+/// See [`STRETCH_BYTES`].
+const STRETCH: Duration = Duration::from_secs(60);
 /// Bodies over this size take a permit, and are parsed where they hold nobody up.
 const LARGE_BYTES: usize = 1 << 20;
 /// Large bodies in memory at a time.
 static LARGE: Semaphore = Semaphore::const_new(16);
+/// How long a large body waits for its turn.
+const LARGE_WAIT: Duration = Duration::from_secs(60);
 
 /// A body that has not been read yet.
 #[derive(Debug)]
@@ -46,11 +52,7 @@ impl<S: Send + Sync> FromRequest<S> for Incoming {
 impl Incoming {
     /// The body as a JSON document.
     pub(crate) async fn doc(self, limit: usize) -> Result<Doc, Problem> {
-        let read = tokio::time::timeout(ARRIVAL, self.read(limit)).await;
-        let (bytes, _permit) = read.map_err(|_| {
-            let detail = format!("the body did not arrive within {} s", ARRIVAL.as_secs());
-            Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
-        })??;
+        let (bytes, _permit) = self.read(limit).await?;
         if bytes.len() <= LARGE_BYTES {
             return parse(bytes);
         }
@@ -61,13 +63,13 @@ impl Incoming {
     /// Refuses a body where none is taken. Spaces and an empty object count as none.
     pub(crate) async fn none(self) -> Result<(), Problem> {
         const LIMIT: usize = 1 << 10;
-        let read = tokio::time::timeout(ARRIVAL, self.read(LIMIT)).await;
-        let empty = match read {
-            Ok(Ok((bytes, _))) => {
+        let empty = match self.read(LIMIT).await {
+            Ok((bytes, _)) => {
                 let text = bytes.trim_ascii();
                 text.is_empty() || parse(bytes.clone())? == Doc::empty_object()
             }
-            _ => false,
+            Err(problem) if problem.status() == StatusCode::REQUEST_TIMEOUT => return Err(problem),
+            Err(_) => false,
         };
         if empty {
             return Ok(());
@@ -78,7 +80,7 @@ impl Incoming {
     async fn read(
         mut self,
         limit: usize,
-    ) -> Result<(Bytes, Option<tokio::sync::SemaphorePermit<'static>>), Problem> {
+    ) -> Result<(Bytes, Option<SemaphorePermit<'static>>), Problem> {
         let too_large = || {
             Problem::too_large(format!(
                 "the body is over {limit} bytes, the most this route takes"
@@ -89,7 +91,11 @@ impl Incoming {
         }
         let mut permit = None;
         let mut whole = Vec::new();
-        while let Some(chunk) = self.stream.next().await {
+        let mut stretch = Stretch::begin();
+        while let Some(chunk) = timeout_at(stretch.until, self.stream.next())
+            .await
+            .map_err(|_| too_slow(whole.len()))?
+        {
             let chunk = chunk.map_err(|error| {
                 Problem::bad_request(format!("the body did not arrive: {error}"))
             })?;
@@ -99,8 +105,11 @@ impl Incoming {
             if whole.is_empty() {
                 whole.reserve(self.declared.unwrap_or(chunk.len()).min(LARGE_BYTES));
             }
+            stretch.came(chunk.len());
             if permit.is_none() && whole.len() + chunk.len() > LARGE_BYTES {
-                permit = LARGE.acquire().await.ok();
+                permit = Some(turn_of_large().await?);
+                // That wait was ours.
+                stretch = Stretch::begin();
             }
             whole.extend_from_slice(&chunk);
         }
@@ -108,10 +117,49 @@ impl Incoming {
     }
 }
 
+/// What must come by when.
+struct Stretch {
+    until: Instant,
+    left: usize,
+}
+
+impl Stretch {
+    fn begin() -> Self {
+        Self {
+            until: Instant::now() + STRETCH,
+            left: STRETCH_BYTES,
+        }
+    }
+
+    fn came(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+        if self.left == 0 {
+            *self = Self::begin();
+        }
+    }
+}
+
+fn too_slow(came: usize) -> Problem {
+    let detail = format!(
+        "the body stopped arriving after {came} bytes: every {} s {} KiB of it must come, or its end",
+        STRETCH.as_secs(),
+        STRETCH_BYTES >> 10
+    );
+    Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
+}
+
+async fn turn_of_large() -> Result<SemaphorePermit<'static>, Problem> {
+    let turn = timeout(LARGE_WAIT, LARGE.acquire()).await;
+    turn.ok().and_then(Result::ok).ok_or_else(|| {
+        let detail = "too many large bodies are arriving at once; try again";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    })
+}
+
 fn parse(bytes: Bytes) -> Result<Doc, Problem> {
     Doc::parse(bytes).map_err(|error| {
         let mut checks = Checks::default();
-        checks.add(error.pointer.to_string(), error.to_string());
+        checks.add(error.pointer.to_string(), error.without_pointer());
         checks.into_problem()
     })
 }
@@ -151,7 +199,7 @@ pub(crate) fn shape<T: DeserializeOwned>(doc: &Doc, fields: &[(&str, bool)]) -> 
             }
         }
         if checks.is_clean() {
-            checks.add("", error.to_string());
+            checks.add("", json::without_place(&error));
         }
         checks.into_problem()
     })
@@ -176,8 +224,7 @@ fn wrong_type<T: DeserializeOwned>(name: &str, value: &RawValue) -> Option<(Stri
         location.push_str(&text.replace('~', "~0").replace('/', "~1"));
     }
     // The line and column are those of the field alone.
-    let message = message.split(" at line ").next().unwrap_or_default();
-    let message = message
+    let message = json::without_place(error.inner())
         .replace("expected i64", "expected a whole number")
         .replace("expected u64", "expected a whole number, not negative");
     Some((location, message))

@@ -1,7 +1,7 @@
 //! `converge dev`: the wiring of everything in one process, and the order in which it ends.
 //!
 //! Start: lock the directory, open the store, bind both ports, serve, say where. End, within [`BUDGET`] whatever clients do: readiness
-//! off, listeners closed and no new claims, requests under way get [`REQUEST_GRACE`], streams end, the store checkpoints. A worker of our
+//! off, listeners closed and no new claims, requests under way get their grace, streams end, the store checkpoints. A worker of our
 //! own is ended while the broker still takes its results; the broker stays for nobody else. No claim is released: a worker that still runs a task may report it to the next process.
 
 use std::io::Write;
@@ -25,8 +25,12 @@ use crate::{http, signals, sweeps, worker};
 
 /// From the first signal to the exit.
 const BUDGET: Duration = Duration::from_secs(10);
-/// How long requests under way may take to end.
-const REQUEST_GRACE: Duration = Duration::from_secs(5);
+/// How long the API waits for its clients. The grace is part of the budget.
+const PATIENCE: http::Patience = http::Patience {
+    head: Duration::from_secs(30),
+    answer: Duration::from_secs(60),
+    grace: Duration::from_secs(5),
+};
 /// How long a worker of ours may take to end.
 const WORKER_GRACE: Duration = Duration::from_secs(5);
 /// Kept of the budget for the checkpoint and the exit.
@@ -86,7 +90,7 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
         api_listener,
         router,
         stop.clone(),
-        REQUEST_GRACE,
+        PATIENCE,
     )));
     parts.spawn(done(sweeps::timers(
         store.clone(),

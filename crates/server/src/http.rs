@@ -1,8 +1,13 @@
 //! Serving the API: connections with HTTP/1.1 keep-alive or HTTP/2 without TLS, and their end.
 //!
+//! Nobody holds a connection by doing nothing: a head must arrive, an answer must be taken. How long a body may take is the API's to say.
 //! When told to stop, the listener closes at once, idle connections too, requests under way get the grace; then whatever is left is cut.
 
+mod unstuck;
+
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -12,20 +17,32 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use unstuck::Unstuck;
 
 /// Connections at a time; more wait in the kernel's queue.
 const CONNECTIONS: usize = 8_192;
-/// A request's head must have arrived whole after this.
-const HEAD_ARRIVAL: Duration = Duration::from_secs(30);
 /// How long to wait when no connection can be accepted, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `stop`, then up to `grace` longer.
+/// How long the server waits for its clients.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// A request's head must have arrived whole after this; the next one on a connection, too.
+    pub(crate) head: Duration,
+    /// A client must take something of an answer within this.
+    pub(crate) answer: Duration,
+    /// How long requests under way may go on once the server stops.
+    pub(crate) grace: Duration,
+}
+
+/// Serves until `stop`, then up to the grace longer.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     stop: CancellationToken,
-    grace: Duration,
+    patience: Patience,
 ) {
     let mut connections = JoinSet::new();
     loop {
@@ -34,7 +51,8 @@ pub(crate) async fn serve(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, router.clone(), stop.clone()));
+                    let served = connection(stream, router.clone(), patience, stop.clone());
+                    connections.spawn(served);
                 }
                 Err(error) if is_one_connections(&error) => {}
                 Err(error) => {
@@ -46,7 +64,7 @@ pub(crate) async fn serve(
     }
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(grace, all).await.is_err() {
+    if tokio::time::timeout(patience.grace, all).await.is_err() {
         tracing::warn!(
             left = connections.len(),
             "requests were cut: their grace is over"
@@ -55,7 +73,12 @@ pub(crate) async fn serve(
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    patience: Patience,
+    stop: CancellationToken,
+) {
     // Answers are written whole; waiting to join them to more only adds latency.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
@@ -64,15 +87,26 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_ARRIVAL);
+        .header_read_timeout(patience.head);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(HEAD_ARRIVAL)
+        .keep_alive_interval(patience.head)
         .max_concurrent_streams(1_024);
+    // Which protocol it is shows in the first bytes, and nothing below limits how long those may take.
+    let asked = Arc::new(AtomicBool::new(false));
+    let ask = Arc::clone(&asked);
+    let router = router.map_request(move |request| {
+        ask.store(true, Ordering::Relaxed);
+        request
+    });
     let service = TowerToHyperService::new(router);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let stream = TokioIo::new(Unstuck::new(stream, patience.answer));
+    let connection = builder.serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
+    let first_head = tokio::time::sleep(patience.head);
+    let mut first_head = std::pin::pin!(first_head);
+    let mut waits = true;
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -81,6 +115,13 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
                     tracing::debug!(%error, "connection ended");
                 }
                 return;
+            }
+            () = &mut first_head, if waits => {
+                waits = false;
+                if !asked.load(Ordering::Relaxed) {
+                    tracing::debug!("connection closed: no request came");
+                    return;
+                }
             }
             () = stop.cancelled(), if !stopping => {
                 stopping = true;
@@ -98,3 +139,6 @@ fn is_one_connections(error: &io::Error) -> bool {
         ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 
 mod access;
 mod answers;
+mod arrival;
 mod conditions;
 mod harness;
 mod malformed;

@@ -110,7 +110,32 @@ async fn a_body_that_is_no_json_is_refused_with_line_and_column() {
         "{}",
         answer.text()
     );
+    let answer = harness
+        .write("POST", "/api/v1/resources", r#"{"spec":{"y":1,"y":1}}"#)
+        .await;
+    let problem: converge_api_types::Problem = serde_json::from_str(&answer.text()).unwrap();
+    assert_eq!(problem.detail.matches("/spec/y").count(), 1, "{problem:?}");
+    assert_eq!(problem.errors[0].location, "/spec/y");
+    assert_eq!(
+        problem.errors[0].message,
+        "duplicate key \"y\" (line 1, column 16)"
+    );
     unchanged(&harness, revision, "garbage").await;
+}
+
+#[tokio::test]
+async fn a_route_there_is_not_can_be_told_from_an_object_there_is_not() {
+    let harness = Harness::new();
+    let told = async |path: &str| {
+        let answer = harness.get(path).await;
+        answer.problem(404);
+        let problem: converge_api_types::Problem = serde_json::from_str(&answer.text()).unwrap();
+        problem.is_no_route()
+    };
+    assert!(told("/api/v1/resources/demo/a/ops").await);
+    assert!(told("/api/v1/nothing").await);
+    assert!(!told("/api/v1/resources/demo/a").await);
+    assert!(!told("/api/v1/resources/demo/a/events").await);
 }
 
 #[tokio::test]
