@@ -206,6 +206,44 @@ async fn a_program_that_reads_nothing_or_writes_first_neither_fails_nor_hangs() 
 }
 
 #[tokio::test]
+async fn a_nul_byte_for_the_program_is_terminal_wherever_it_stands() {
+    let nul = "x\u{0}y";
+    for (config, text) in [
+        (
+            json!({"command": nul}),
+            "the program's name contains a NUL byte",
+        ),
+        (
+            json!({"command": "cat", "args": ["a", nul]}),
+            "argument 2 contains a NUL byte",
+        ),
+        (
+            json!({"command": "cat", "env": {"A": nul}}),
+            "config.env.A contains a NUL byte",
+        ),
+        (
+            json!({"command": "cat", "env": {nul: "a"}}),
+            "config.env.x\u{FFFD}y contains a NUL byte",
+        ),
+    ] {
+        let error = Stdio::leaf("stdio")
+            .work(&context(config.clone()), request(Stage::Work, "work"))
+            .await
+            .unwrap_err();
+        assert!(error.is_terminal(), "{config}: {error}");
+        assert!(error.message().contains(text), "{config}: {error}");
+    }
+    // What is no name, argument or variable rides inside JSON, where it is a character like another.
+    let received = sent(
+        Stdio::leaf("stdio"),
+        json!({"settings": {"text": nul}}),
+        request(Stage::Work, "work"),
+    )
+    .await;
+    assert_eq!(received["config"], json!({"text": nul}));
+}
+
+#[tokio::test]
 async fn an_answer_beyond_the_limit_is_terminal() {
     let error = work("head -c 70000000 /dev/zero | tr '\\0' ' '; echo '{}'")
         .await

@@ -25,6 +25,13 @@ impl Spec {
                 "spec.script is blank: write the script to run there",
             ));
         }
+        // A shell that meets one takes the script for a binary and ends with 126, as if trying again could help.
+        if let Some(at) = spec.script.find('\0') {
+            let line = spec.script[..at].matches('\n').count() + 1;
+            return Err(TaskError::terminal(format!(
+                "spec.script contains a NUL byte in line {line}, which no script can hold: take it out"
+            )));
+        }
         if spec
             .interpreter
             .as_deref()

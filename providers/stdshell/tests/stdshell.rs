@@ -134,6 +134,67 @@ async fn a_spec_that_cannot_run_is_terminal_and_names_the_field() {
 }
 
 #[tokio::test]
+async fn a_nul_byte_is_terminal_wherever_it_stands() {
+    let nul = "x\u{0}y";
+    for (config, spec, text) in [
+        (
+            json!({}),
+            json!({"script": "echo a\necho b\u{0}c\n"}),
+            "spec.script contains a NUL byte in line 2",
+        ),
+        (
+            json!({"normalize_newlines": false}),
+            json!({"script": "\u{0}"}),
+            "spec.script contains a NUL byte in line 1",
+        ),
+        (
+            json!({}),
+            json!({"script": "print(1)\u{0}", "interpreter": "python3"}),
+            "spec.script contains a NUL byte in line 1",
+        ),
+        (
+            json!({}),
+            json!({"script": ":", "interpreter": nul}),
+            "the program's name contains a NUL byte",
+        ),
+        (
+            json!({}),
+            json!({"script": ":", "args": ["-e", nul]}),
+            "argument 2 contains a NUL byte",
+        ),
+        (
+            json!({}),
+            json!({"script": ":", "env": {"A": nul}}),
+            "spec.env.A contains a NUL byte",
+        ),
+        (
+            json!({}),
+            json!({"script": ":", "env": {nul: "a"}}),
+            "spec.env.x\u{FFFD}y contains a NUL byte",
+        ),
+        (
+            json!({"default_interpreter": nul}),
+            json!({"script": ":"}),
+            "the program's name contains a NUL byte",
+        ),
+        (
+            json!({"default_args": [nul]}),
+            json!({"script": ":"}),
+            "argument 1 contains a NUL byte",
+        ),
+        (
+            json!({"env": {"A": nul}}),
+            json!({"script": ":"}),
+            "config.env.A contains a NUL byte",
+        ),
+    ] {
+        let error = run(Some(config.clone()), spec.clone()).await.unwrap_err();
+        assert!(error.is_terminal(), "{config} {spec}: {error}");
+        assert!(error.message().contains(text), "{config} {spec}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_reaction_is_terminal() {
     let resource = Resource::new("stdshell", "a");
     let kind = KindVersion::new("stdshell", 1);

@@ -40,7 +40,9 @@ impl RawBackend {
             ));
         }
         let text = std::str::from_utf8(bytes)
-            .map_err(|_| "is no text; a backend file is expected".to_owned())?;
+            .ok()
+            .filter(|text| !text.contains('\0'))
+            .ok_or("is no text; a backend file is expected")?;
         if !text.contains(STATE_KEY) {
             return Err(format!(
                 "must contain {STATE_KEY} where the state key belongs, else all states would share one place"

@@ -413,6 +413,46 @@ mod tests {
     }
 
     #[test]
+    fn no_text_of_a_config_holds_a_nul() {
+        for (text, at) in [
+            (r#"{"s3":{"bucket":"b\u0000"}}"#, "/s3/bucket:"),
+            (r#"{"s3":{"bucket":"b","region":"r\u0000"}}"#, "/s3/region:"),
+            (
+                r#"{"s3":{"bucket":"b","endpoint":"http://h/\u0000"}}"#,
+                "/s3/endpoint:",
+            ),
+            (
+                r#"{"backend":"azurerm","azurerm":{"storage_account":"a","container":"c","resource_group":"g\u0000"}}"#,
+                "/azurerm/resource_group:",
+            ),
+            (
+                r#"{"backend":"gcs","gcs":{"bucket":"\u0000"}}"#,
+                "/gcs/bucket:",
+            ),
+            (
+                r#"{"backend":"local","local":{"path":"/a\u0000"}}"#,
+                "/local/path:",
+            ),
+            (
+                r#"{"backend":"local","state_prefix":"a\u0000/"}"#,
+                "/state_prefix:",
+            ),
+            (r#"{"backend":"local","binary":"tofu\u0000"}"#, "/binary:"),
+            (
+                r#"{"backend":"local","inherit_env":["A\u0000"]}"#,
+                "/inherit_env:",
+            ),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(at), "{text}: {error}");
+        }
+        let bundle =
+            b"terraform {\n backend \"pg\" { schema_name = \"\0__CONVERGE_STATE_KEY__\" }\n}";
+        let error = Config::parse(b"{}", Some(bundle), Path::new("/d")).unwrap_err();
+        assert!(error.contains("is no text"), "{error}");
+    }
+
+    #[test]
     fn endpoints_hold_no_login() {
         assert!(
             parse(r#"{"s3":{"bucket":"b","endpoint":"http://u:hunter2@h"}}"#)

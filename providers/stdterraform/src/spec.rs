@@ -152,6 +152,25 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_reaches_a_program_holds_a_nul() {
+        for (text, at) in [
+            (r#"{"source":"s3://b/\u0000.tar.gz"}"#, "/source:"),
+            (r#"{"source":"git::https://h/r?ref=%00"}"#, "/source:"),
+            (
+                r#"{"source":"s3://b/k.tar.gz","tf_version":"1.7.5\u0000"}"#,
+                "/tf_version:",
+            ),
+            (
+                r#"{"source":"s3://b/k.tar.gz","vars":{"a\u0000":1}}"#,
+                "/vars:",
+            ),
+        ] {
+            let error = Spec::parse(text.as_bytes(), false).expect_err(text);
+            assert!(error.contains(at) && !error.contains('\0'), "{error:?}");
+        }
+    }
+
+    #[test]
     fn the_variable_file_keeps_every_byte_of_a_value() {
         let raw = br#"{"source":"s3://b/k.tar.gz","vars":{
             "big": 9007199254740993, "exact": 1.10, "exp": 1e400, "text": "a \"q\" ${x} %{y} \u00e9 \ud83d\ude00 \\",

@@ -202,6 +202,12 @@ impl Command {
                 field: "the program's name".to_owned(),
             });
         }
+        let cwd = self.cwd.as_deref().map(|path| path.as_os_str());
+        if cwd.is_some_and(|path| path.as_encoded_bytes().contains(&0)) {
+            return Err(SpawnError::NulByte {
+                field: "the working directory".to_owned(),
+            });
+        }
         for (index, arg) in self.args.iter().enumerate() {
             let what = || format!("argument {}", index + 1);
             if arg.contains('\0') {

@@ -44,6 +44,11 @@ async fn each_cause_has_a_message_of_its_own() {
             plain("true").arg("x").arg("a\0b"),
             "argument 2 contains a NUL byte",
         ),
+        (plain("tr\0ue"), "the program's name contains a NUL byte"),
+        (
+            plain("true").cwd("/tmp\0"),
+            "the working directory contains a NUL byte",
+        ),
         (
             plain("true").arg("x".repeat(131_072)),
             "argument 1: too long",
