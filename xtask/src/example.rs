@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::manifest::{Manifest, check_kinds};
 use crate::run::{Build, Options, Programs, Run};
+use crate::usage::usage;
 use crate::{interrupt, needs, tree};
 
 /// The examples there are: every folder with an `example.json`, and those one level below (`datadriven/starlark`).
@@ -107,10 +108,10 @@ enum Ending {
 fn read(name: &str) -> Result<Manifest> {
     let known = names()?;
     if !known.iter().any(|known| known == name) {
-        bail!(
+        return Err(usage(format!(
             "there is no example {name:?}; there are: {}",
             known.join(", ")
-        );
+        )));
     }
     let root = tree::root();
     Manifest::read(&root.join("examples").join(name))

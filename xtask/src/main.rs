@@ -27,6 +27,7 @@ mod stack;
 mod steps;
 mod testing;
 mod tree;
+mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -137,7 +138,11 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().task {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::refuse(&error),
+    };
+    let result = match cli.task {
         Task::Demo {
             once,
             keep,
@@ -189,7 +194,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            usage::exit_code(&error)
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::tree;
+use crate::usage::usage;
 
 /// Copies `providers/FROM` to `to` (or `./NAME`), renaming crate, kind and files.
 pub(crate) fn run(name: &str, from: &str, to: Option<PathBuf>) -> Result<()> {
@@ -14,13 +15,15 @@ pub(crate) fn run(name: &str, from: &str, to: Option<PathBuf>) -> Result<()> {
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     {
-        bail!(
+        return Err(usage(format!(
             "{name:?} is not a kind's name: a lower-case letter, then letters, digits and `-`, 63 at most"
-        );
+        )));
     }
     let source = tree::root().join("providers").join(from);
     if !source.join("Cargo.toml").is_file() {
-        bail!("there is no provider {from:?} under providers/");
+        return Err(usage(format!(
+            "there is no provider {from:?} under providers/"
+        )));
     }
     let to = match to {
         Some(to) => to,

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::usage::usage;
+
 /// A named piece of work.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
@@ -24,10 +26,10 @@ pub(crate) fn named<'a, T>(
         .filter(|wanted| !all.iter().any(|one| name(one) == *wanted))
         .collect();
     if !unknown.is_empty() {
-        bail!(
+        return Err(usage(format!(
             "no such {what}: {} (see `cargo xtask {task} --list`)",
             unknown.join(", ")
-        );
+        )));
     }
     Ok(all
         .iter()

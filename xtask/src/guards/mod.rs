@@ -85,10 +85,10 @@ fn select(guards: Vec<Guard>, names: &[String]) -> Result<Vec<Guard>> {
         .filter(|name| !guards.iter().any(|guard| is(guard, name)))
         .collect();
     if !unknown.is_empty() {
-        bail!(
+        return Err(crate::usage::usage(format!(
             "no such guard: {} (see `cargo xtask guards --list`)",
             unknown.join(", ")
-        );
+        )));
     }
     Ok(guards
         .into_iter()
