@@ -3,9 +3,14 @@
 
 use clap::Args;
 
+/// The flags that only make sense for a worker that serves stand under this heading.
+pub(crate) const SERVING: &str = "Serving";
+/// The flags of the kinds that programs serve.
+const PROGRAMS: &str = "Programs";
+
 /// How to run.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Serving")]
+#[command(next_help_heading = SERVING)]
 pub(crate) struct Flags {
     /// The broker's URL, http://HOST:PORT or https://HOST:PORT; required to serve.
     #[arg(
@@ -131,6 +136,7 @@ pub(crate) struct Flags {
     #[arg(
         long,
         env = "STDIO_KINDS",
+        help_heading = PROGRAMS,
         value_name = "KINDS",
         hide_env_values = true,
         global = true
@@ -141,6 +147,7 @@ pub(crate) struct Flags {
     #[arg(
         long,
         env = "STDIO_COMPOSER_KINDS",
+        help_heading = PROGRAMS,
         value_name = "KINDS",
         hide_env_values = true,
         global = true
@@ -151,6 +158,7 @@ pub(crate) struct Flags {
     #[arg(
         long,
         env = "STDIO_COMMAND",
+        help_heading = PROGRAMS,
         value_name = "PROGRAM",
         hide_env_values = true,
         global = true

@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::task::Poll;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use converge_sdk::{RunOptions, ServeError, serve_with};
 
 use crate::flags::Flags;
@@ -60,9 +60,29 @@ enum Command {
     Render(render::RenderArgs),
 }
 
+/// The command line. What only makes sense for serving is taken by every command, since it may come before the command's name, and
+/// shown by those that serve.
+fn command_line() -> clap::Command {
+    let cli = Cli::command();
+    let serving = |unless: &'static str| {
+        let flags = cli.get_arguments();
+        let flags = flags.filter(move |flag| {
+            flag.get_help_heading() == Some(flags::SERVING) && flag.get_id() != unless
+        });
+        flags
+            .map(|flag| flag.clone().hide(true))
+            .collect::<Vec<_>>()
+    };
+    // The kinds that would be served are those selected.
+    let (of_kinds, of_render) = (serving("worker_kinds"), serving(""));
+    cli.mut_subcommand("kinds", |kinds| kinds.args(of_kinds))
+        .mut_subcommand("render", |render| render.args(of_render))
+}
+
 fn main() -> ExitCode {
     stdstarlark::enter_child_if_asked();
-    let cli = match Cli::try_parse() {
+    let parsed = command_line().try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { EXIT_USAGE } else { 0 };

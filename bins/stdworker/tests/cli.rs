@@ -191,3 +191,61 @@ fn serving_says_so_in_one_line_and_a_signal_ends_it_in_order() {
         (Some(0), "")
     );
 }
+
+#[test]
+fn each_command_shows_the_flags_that_mean_something_to_it() {
+    let help = |args: &[&str]| {
+        let output = output(args, &[]);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let serving = ["--broker-addr", "--worker-max-parallel", "--tls-cert-file"];
+    for (args, shown, hidden) in [
+        (&["--help"][..], &serving[..], &[][..]),
+        (&["serve", "--help"], &serving, &[]),
+        (
+            &["kinds", "--help"],
+            &["--worker-kinds", "--stdio-kinds"],
+            &serving,
+        ),
+        (
+            &["render", "--help"],
+            &["--kind", "--stdio-command", "--stdio-composer-kinds"],
+            &[
+                "--broker-addr",
+                "--worker-kinds",
+                "--log-level",
+                "--tls-cert-file",
+            ],
+        ),
+    ] {
+        let text = help(args);
+        for flag in shown {
+            assert!(text.contains(flag), "{args:?} without {flag}: {text}");
+        }
+        for flag in hidden {
+            assert!(!text.contains(flag), "{args:?} with {flag}: {text}");
+        }
+    }
+    // Who has them in an alias is not refused, before the command or after it.
+    for args in [
+        &["--worker-kinds", "stdcel", "kinds", "-o", "name"][..],
+        &["kinds", "-o", "name", "--worker-kinds", "stdcel"],
+        &[
+            "kinds",
+            "-o",
+            "name",
+            "--worker-kinds",
+            "stdcel",
+            "--broker-addr",
+            "http://h:1",
+        ],
+    ] {
+        let output = output(args, &[]);
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            "stdcel\n",
+            "{args:?}"
+        );
+    }
+}
