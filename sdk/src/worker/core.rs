@@ -58,7 +58,7 @@ pub(crate) struct Core {
     pub(super) keepalive: Duration,
     pub(super) down_since: Instant,
     pub(super) uncertain: Arc<AtomicBool>,
-    /// Whether the first session has come up.
+    /// Whether a broker was met.
     pub(super) served: bool,
     /// A future was created that has not been polled yet.
     pub(super) news: bool,
@@ -171,25 +171,17 @@ impl Core {
         };
         if session.poll_up(cx).is_ready() {
             self.uncertain.store(false, Ordering::Release);
-            if !self.served {
-                self.served = true;
-                let kinds: Vec<_> = self
-                    .pairs
-                    .list
-                    .iter()
-                    .map(|pair| pair.kind.to_string())
-                    .collect();
-                tracing::info!(broker = %self.options.broker, kinds = kinds.join(","), "serving");
-            } else {
-                tracing::info!(broker = %self.options.broker, "connected again");
-            }
         }
         let mut more = true;
         for _ in 0..BATCH {
             let Some(session) = &mut self.session else {
                 return false;
             };
-            match session.poll_message(cx) {
+            let polled = session.poll_message(cx);
+            if session.is_met() {
+                self.announce();
+            }
+            match polled {
                 Poll::Pending => {
                     more = false;
                     break;
@@ -201,7 +193,8 @@ impl Core {
                     None => tracing::debug!("the broker sent a message that is not known here"),
                 },
                 Poll::Ready(Ok(None)) => {
-                    if session.half_closed {
+                    let half_closed = self.session.as_ref().is_some_and(|it| it.half_closed);
+                    if half_closed {
                         self.on_drained_stream();
                     } else {
                         self.session_ended("the broker closed the stream");
@@ -209,8 +202,8 @@ impl Core {
                     return false;
                 }
                 Poll::Ready(Err(status)) => {
-                    let why = session.why(&status);
-                    self.session_ended(&why);
+                    let why = self.session.as_ref().map(|session| session.why(&status));
+                    self.session_ended(&why.unwrap_or_default());
                     return false;
                 }
             }
@@ -218,9 +211,25 @@ impl Core {
         if let Some(session) = &mut self.session
             && let Poll::Ready((pushes, answer)) = session.poll_pull(cx)
         {
+            if session.is_met() {
+                self.announce();
+            }
             self.on_pull(pushes, answer);
         }
         more
+    }
+
+    /// What answers is a broker. That it took the connection does not say so: anything that speaks HTTP/2 does.
+    fn announce(&mut self) {
+        let broker = &self.options.broker;
+        if self.served {
+            tracing::info!(%broker, "connected again");
+            return;
+        }
+        self.served = true;
+        let kinds = self.pairs.list.iter().map(|pair| pair.kind.to_string());
+        let kinds: Vec<_> = kinds.collect();
+        tracing::info!(%broker, kinds = kinds.join(","), "serving");
     }
 
     /// The broker finds that we ping too often.

@@ -29,6 +29,14 @@ enum Inbound {
     Ended,
 }
 
+/// Whether the other side has shown that it is a broker: by the headers of the stream, or by the answer to a pull.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Met {
+    NotYet,
+    Now,
+    Told,
+}
+
 /// A pull of the default configs, and the pushes each pair had seen when it was sent.
 pub(crate) struct Pull {
     pub(crate) pushes: Vec<u64>,
@@ -45,6 +53,7 @@ pub(crate) struct Session {
     pub(crate) pull: Option<Pull>,
     /// Since when it is up.
     pub(crate) up_since: Option<Instant>,
+    met: Met,
     pub(crate) half_closed: bool,
 }
 
@@ -78,6 +87,7 @@ impl Session {
             client,
             pull: None,
             up_since: None,
+            met: Met::NotYet,
             half_closed: false,
         }
     }
@@ -122,6 +132,9 @@ impl Session {
             Poll::Ready(answer) => {
                 let pushes = std::mem::take(&mut pull.pushes);
                 self.pull = None;
+                if answer.is_ok() {
+                    self.meet();
+                }
                 Poll::Ready((pushes, answer))
             }
             Poll::Pending => Poll::Pending,
@@ -154,7 +167,10 @@ impl Session {
             match &mut self.inbound {
                 Inbound::Opening(opening) => match opening.as_mut().poll(cx) {
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Ok(stream)) => self.inbound = Inbound::Open(Box::new(stream)),
+                    Poll::Ready(Ok(stream)) => {
+                        self.inbound = Inbound::Open(Box::new(stream));
+                        self.meet();
+                    }
                     Poll::Ready(Err(status)) => {
                         self.inbound = Inbound::Ended;
                         return Poll::Ready(Err(status));
@@ -171,6 +187,21 @@ impl Session {
                 Inbound::Ended => return Poll::Ready(Ok(None)),
             }
         }
+    }
+
+    fn meet(&mut self) {
+        if self.met == Met::NotYet {
+            self.met = Met::Now;
+        }
+    }
+
+    /// True once, when the other side has shown that it is a broker.
+    pub(crate) fn is_met(&mut self) -> bool {
+        let now = self.met == Met::Now;
+        if now {
+            self.met = Met::Told;
+        }
+        now
     }
 
     /// Why something of it failed, in one line.

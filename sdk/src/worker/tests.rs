@@ -4,6 +4,7 @@
 mod configs;
 mod draining;
 mod frames;
+mod hostile;
 mod leases;
 mod running;
 mod speed;

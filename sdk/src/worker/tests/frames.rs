@@ -17,7 +17,7 @@ use crate::wire::{self, WorkStreamClientMsg};
 use crate::{Outcome, TaskError};
 
 /// The server's end of one stream, before any header was sent.
-struct Peer {
+pub(super) struct Peer {
     connection: Connection<TcpStream, Bytes>,
     body: RecvStream,
     respond: SendResponse<Bytes>,
@@ -27,13 +27,13 @@ struct Peer {
 
 /// How the request stream of a peer ended.
 #[derive(Debug, PartialEq)]
-enum End {
+pub(super) enum End {
     InOrder,
     Broken,
 }
 
 impl Peer {
-    async fn accept(listener: &TcpListener) -> Self {
+    pub(super) async fn accept(listener: &TcpListener) -> Self {
         let (socket, _) = tokio::time::timeout(LIMIT, listener.accept())
             .await
             .unwrap()
@@ -53,7 +53,7 @@ impl Peer {
         }
     }
 
-    fn respond(&mut self, grpc_status: Option<&str>) {
+    pub(super) fn respond(&mut self, grpc_status: Option<&str>) {
         let mut response = http::Response::builder().header("content-type", "application/grpc");
         if let Some(status) = grpc_status {
             response = response.header("grpc-status", status);
@@ -66,7 +66,7 @@ impl Peer {
         );
     }
 
-    fn send(&mut self, body: wire::work_stream_server_msg::Body) {
+    pub(super) fn send(&mut self, body: wire::work_stream_server_msg::Body) {
         if self.down.is_none() {
             self.respond(None);
         }
@@ -74,11 +74,27 @@ impl Peer {
         let mut frame = vec![0];
         frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
         frame.extend(message);
-        self.down
-            .as_mut()
-            .unwrap()
-            .send_data(frame.into(), false)
-            .unwrap();
+        assert!(self.send_raw(frame), "the stream is open");
+    }
+
+    /// Sends these bytes as they are; false if nobody takes them any more.
+    pub(super) fn send_raw(&mut self, bytes: Vec<u8>) -> bool {
+        if self.down.is_none() {
+            self.respond(None);
+        }
+        let down = self.down.as_mut().unwrap();
+        down.send_data(bytes.into(), false).is_ok()
+    }
+
+    /// Ends the stream with this status.
+    pub(super) fn trail(&mut self, status: &str) {
+        if self.down.is_none() {
+            self.respond(None);
+        }
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("grpc-status", status.parse().unwrap());
+        // The worker may have gone already.
+        let _ = self.down.as_mut().unwrap().send_trailers(trailers);
     }
 
     /// The next message that is no heartbeat.
@@ -110,7 +126,7 @@ impl Peer {
     }
 
     /// The next message, or how the stream ended.
-    async fn next(&mut self) -> Result<Body, End> {
+    pub(super) async fn next(&mut self) -> Result<Body, End> {
         loop {
             if self.buffer.len() >= 5 {
                 let length = u32::from_be_bytes(self.buffer[1..5].try_into().unwrap()) as usize;
@@ -152,13 +168,13 @@ impl Peer {
     }
 }
 
-async fn listen() -> (TcpListener, String) {
+pub(super) async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = format!("http://{}", listener.local_addr().unwrap());
     (listener, addr)
 }
 
-fn config() -> wire::ProviderConfigUpdate {
+pub(super) fn config() -> wire::ProviderConfigUpdate {
     wire::ProviderConfigUpdate {
         kind: "a".to_owned(),
         kind_version: 2,
@@ -166,7 +182,7 @@ fn config() -> wire::ProviderConfigUpdate {
     }
 }
 
-fn task(n: u8) -> wire::StageTask {
+pub(super) fn task(n: u8) -> wire::StageTask {
     wire::StageTask {
         stage: 2,
         kind: "a".to_owned(),
@@ -497,4 +513,79 @@ async fn a_server_that_is_no_broker_is_named_as_what_it_is() {
         why.contains("no broker: it speaks HTTP but not gRPC"),
         "{why}"
     );
+}
+
+/// What is logged, line by line.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    fn count(&self, text: &str) -> usize {
+        self.text().matches(text).count()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn log() -> (Log, tracing::subscriber::DefaultGuard) {
+    // While there is one subscriber alone, a line that another test's thread comes to first counts as heard by nobody, for good.
+    static SECOND: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
+    SECOND.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
+    let log = Log::default();
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone());
+    (log, tracing::subscriber::set_default(lines.finish()))
+}
+
+#[tokio::test]
+async fn only_a_broker_is_said_to_be_connected() {
+    let (log, _logged) = log();
+    let (listener, addr) = listen().await;
+    let _worker = start(options(&addr), vec![Arc::new(provider("a"))]);
+    let failures = "no connection to the broker";
+    // Another service of gRPC, another of HTTP/2: both take the connection before they refuse.
+    for (times, kind, status) in [(1, "application/grpc", "12"), (2, "text/html", "")] {
+        let mut peer = Peer::accept(&listener).await;
+        peer.next().await.unwrap();
+        let response = http::Response::builder()
+            .header("content-type", kind)
+            .header("grpc-status", status)
+            .body(())
+            .unwrap();
+        peer.respond.send_response(response, true).unwrap();
+        assert_eq!(peer.end().await, End::Broken);
+        until(&format!("it fails\n{}", log.text()), || {
+            log.count(failures) == times
+        })
+        .await;
+    }
+    assert_eq!(log.count("serving") + log.count("connected again"), 0);
+    for (serving, again) in [(1, 0), (1, 1)] {
+        let mut peer = Peer::accept(&listener).await;
+        peer.next().await.unwrap();
+        peer.respond(None);
+        tokio::select! {
+            () = until("it is said", || log.count("serving") + log.count("connected again") == serving + again) => {}
+            end = peer.end() => panic!("it left: {end:?}"),
+        }
+        assert_eq!(
+            (log.count("serving"), log.count("connected again")),
+            (serving, again)
+        );
+    }
 }
