@@ -7,6 +7,7 @@
 //! Not here: what a result means and which task goes first (`converge-engine`).
 
 mod activity;
+mod arrivals;
 mod convert;
 mod leases;
 mod outbox;

@@ -1,5 +1,6 @@
 //! The gRPC service, its listener, and what runs beside the sessions.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,10 +16,11 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
-use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
+use tonic::transport::server::TcpConnectInfo;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::activity::{Activity, Watched};
+use crate::arrivals::arrivals;
 use crate::generated::worker_service_server::{WorkerService, WorkerServiceServer};
 use crate::generated::{
     GetProviderConfigRequest, GetProviderConfigResponse, ProviderConfigEntry, WorkStreamClientMsg,
@@ -30,6 +32,10 @@ use crate::session;
 
 /// One message is at most this after decompression.
 const MAX_MESSAGE_BYTES: usize = converge_types::limits::WIRE_MESSAGE_BYTES;
+/// Connections beyond those that may have a stream.
+const SPARE_CONNECTIONS: usize = 1_024;
+/// Pairs one worker serves.
+pub(crate) const MAX_PAIRS: usize = 1_024;
 /// Well above the stream window, so that one unread stream never stalls the others of its connection.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -154,7 +160,9 @@ impl Broker {
             .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        // A worker has one connection and one stream on it; those that are too many have a connection to be told so on.
+        let connections = shared.options.max_streams.saturating_add(SPARE_CONNECTIONS);
+        let incoming = arrivals(listener, connections);
         let stop = shared.shutdown.clone();
         let server = Server::builder()
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -255,15 +263,29 @@ impl WorkerService for Service {
         request: Request<GetProviderConfigRequest>,
     ) -> Result<Response<GetProviderConfigResponse>, Status> {
         let request = request.into_inner();
+        if request.kinds.len() > MAX_PAIRS {
+            return Err(too_many_pairs());
+        }
         let mut entries = Vec::new();
+        let mut seen = HashSet::new();
+        let mut bytes = 0;
         for (at, kind) in request.kinds.iter().enumerate() {
             let version = request.kind_versions.get(at).copied().unwrap_or(1);
             let Ok(kv) = KindVersion::parse(kind, version) else {
                 continue;
             };
+            if !seen.insert(kv.clone()) {
+                continue;
+            }
             let found = self.0.store.config_default(&kv).await;
             let found = found.map_err(|error| Status::unavailable(error.to_string()))?;
             if let Some((config, bundle)) = found {
+                bytes += config.spec.size() + bundle.as_ref().map_or(0, |bundle| bundle.0.len());
+                if bytes > MAX_MESSAGE_BYTES {
+                    return Err(Status::resource_exhausted(
+                        "the configs of these pairs do not fit into one message; ask for fewer",
+                    ));
+                }
                 entries.push(ProviderConfigEntry {
                     kind: kind.clone(),
                     kind_version: version,
@@ -276,6 +298,11 @@ impl WorkerService for Service {
         }
         Ok(Response::new(GetProviderConfigResponse { entries }))
     }
+}
+
+/// What asks for or serves more pairs than any worker has.
+pub(crate) fn too_many_pairs() -> Status {
+    Status::invalid_argument(format!("a worker serves at most {MAX_PAIRS} pairs"))
 }
 
 /// A worker states no identity: without a client certificate it is known by its address.

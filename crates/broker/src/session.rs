@@ -19,6 +19,7 @@ use converge_engine::store::{Signals, TransactError};
 use converge_types::ids::KindVersion;
 use converge_types::phase::Stage;
 use futures::FutureExt as _;
+use prost::Message as _;
 use tonic::{Status, Streaming};
 
 use crate::activity::Activity;
@@ -31,7 +32,7 @@ use crate::generated::{
 };
 use crate::outbox::{Item, Outbox};
 use crate::registry::Entry;
-use crate::service::Shared;
+use crate::service::{MAX_PAIRS, Shared, too_many_pairs};
 
 mod outward;
 #[cfg(test)]
@@ -45,6 +46,10 @@ const MAX_BATCH: usize = 1_024;
 const GATHER: Duration = Duration::from_millis(1);
 /// Bytes of results that wait before nothing more is read.
 const MAX_WAITING_BYTES: usize = 128 << 20;
+/// Claims one message names: far more than a worker runs and keeps results of.
+const MAX_NAMED: usize = 65_536;
+/// So many of the odd messages of one stream are logged.
+const ODD_LOGGED: u32 = 3;
 /// How long bytes of one unfinished message keep the claims named before it alive.
 const MAX_UNFINISHED: Duration = Duration::from_secs(600);
 
@@ -80,6 +85,10 @@ pub(crate) async fn run(
             return;
         }
     };
+    if subscribe.kinds.len() > MAX_PAIRS {
+        outbox.end(Some(too_many_pairs()));
+        return;
+    }
     let mut session = Session::new(shared, number, identity, outbox, activity, subscribe);
     let end = session.serve(&mut inbound).await;
     session.finish(end).await;
@@ -146,6 +155,8 @@ struct Session<'s> {
     asked: u32,
     /// Something may be claimable.
     hungry: bool,
+    /// Messages that no worker of ours sends.
+    odd: u32,
 }
 
 impl<'s> Session<'s> {
@@ -159,6 +170,7 @@ impl<'s> Session<'s> {
     ) -> Self {
         let mut pairs = BTreeMap::new();
         let mut order = Vec::new();
+        let mut wrong = Vec::new();
         for (at, kind) in subscribe.kinds.iter().enumerate() {
             let version = subscribe.kind_versions.get(at).copied().unwrap_or(1);
             match KindVersion::parse(kind, version) {
@@ -177,10 +189,11 @@ impl<'s> Session<'s> {
                         order.push(kv);
                     }
                 }
-                Err(error) => {
-                    tracing::warn!(worker = %identity, kind, version, %error, "a pair nothing can have")
-                }
+                Err(error) => wrong.push(format!("{kind}/v{version}: {error}")),
             }
+        }
+        if let Some(first) = wrong.first() {
+            tracing::warn!(worker = %identity, count = wrong.len(), first, "pairs nothing can have");
         }
         let credit = subscribe.max_inflight.min(shared.options.max_credit);
         let now_ms = shared.store.now_ms();
@@ -210,6 +223,7 @@ impl<'s> Session<'s> {
             under_way: Vec::new(),
             asked: 0,
             hungry: true,
+            odd: 0,
         };
         let resumed = subscribe.resumed.iter();
         let resumed: Vec<_> = resumed
@@ -340,23 +354,29 @@ impl<'s> Session<'s> {
             Some(In::Heartbeat(heartbeat)) => self.heartbeat(&heartbeat),
             Some(In::Interest(interest)) => self.interest(&interest),
             Some(In::Subscribe(_)) => {
-                tracing::warn!(worker = %self.identity, "a second subscribe on one stream is ignored");
+                self.odd("a second subscribe on one stream is ignored");
             }
-            None => {
-                tracing::warn!(worker = %self.identity, "a message of an unknown kind is ignored")
-            }
+            None => self.odd("a message of an unknown kind is ignored"),
+        }
+    }
+
+    /// What no worker of ours sends. It changes nothing, and a stream full of it must not fill the log.
+    fn odd(&mut self, what: &'static str) {
+        self.odd = self.odd.saturating_add(1);
+        if self.odd <= ODD_LOGGED {
+            tracing::warn!(worker = %self.identity, "{what}");
         }
     }
 
     fn complete(&mut self, complete: crate::generated::StageComplete) {
         let Some(claim) = convert::claim_ref(&complete.lease_token, complete.claim_epoch) else {
-            tracing::warn!(worker = %self.identity, "a result with a token that is none of ours is ignored");
+            self.odd("a result with a token that is none of ours is ignored");
             return;
         };
         if self.waiting.is_empty() {
             self.waiting_since = Instant::now();
         }
-        self.waiting_bytes += complete.status.len() + complete.output.len();
+        self.waiting_bytes += complete.encoded_len();
         let (stage, mut outcome) = convert::outcome(complete);
         let stage = stage.unwrap_or_else(|| {
             outcome.failure = Some(TaskFailure {
@@ -405,7 +425,8 @@ impl<'s> Session<'s> {
     }
 
     /// The worker says which tasks it has: their leases are renewed, and each occupies a slot as long as it is named.
-    fn name(&mut self, named: Vec<ClaimRef>) {
+    fn name(&mut self, mut named: Vec<ClaimRef>) {
+        named.truncate(MAX_NAMED);
         self.shared.leases.name(&named, Instant::now());
         let tokens: HashSet<_> = named.iter().map(|claim| claim.token).collect();
         self.held.retain(|token, held| {

@@ -104,6 +104,15 @@ impl Plane {
         self.process.ended().await
     }
 
+    /// Its process id.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
     /// Its data directory.
     #[must_use]
     pub fn data(&self) -> &Path {
