@@ -226,7 +226,7 @@ async fn misbehave(rng: &mut Rng, listener: &tokio::net::TcpListener, session: u
         return;
     }
     let mut peer = Peer::accept(listener).await;
-    let spoils = session % 3 == 0;
+    let spoils = session.is_multiple_of(3);
     for _ in 0..MESSAGES {
         let mut message = message(rng);
         if spoils {
@@ -246,7 +246,7 @@ async fn misbehave(rng: &mut Rng, listener: &tokio::net::TcpListener, session: u
             listen_to(&mut peer).await;
         }
         2 => {
-            peer.trail(&["0", "13", "99", "-1", "x"][rng.usize(0..5)]);
+            peer.trail(["0", "13", "99", "-1", "x"][rng.usize(0..5)]);
             listen_to(&mut peer).await;
         }
         _ => {
