@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use converge_engine::command::{Command, LeaseLost};
@@ -88,7 +88,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) shutdown: CancellationToken,
     /// No stream claims any more; see [`Broker::hold_claims`].
-    pub(crate) holding: AtomicBool,
+    pub(crate) holding: CancellationToken,
     pub(crate) tracker: TaskTracker,
     streams: Semaphore,
     sessions: AtomicU64,
@@ -107,7 +107,7 @@ impl Broker {
             leases: Leases::new(options.lease),
             registry: Arc::new(Registry::new(options.name.clone())),
             shutdown: CancellationToken::new(),
-            holding: AtomicBool::new(false),
+            holding: CancellationToken::new(),
             tracker: TaskTracker::new(),
             streams: Semaphore::new(options.max_streams),
             sessions: AtomicU64::new(1),
@@ -128,7 +128,7 @@ impl Broker {
 
     /// From now on no stream is given new tasks; results and heartbeats go on.
     pub fn hold_claims(&self) {
-        self.0.holding.store(true, Ordering::Release);
+        self.0.holding.cancel();
     }
 
     /// Serves until `shutdown`, then ends every stream with UNAVAILABLE; releases no claim.

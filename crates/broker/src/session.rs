@@ -1,8 +1,8 @@
 //! One stream: a worker's subscription, its free slots, its results.
 //!
 //! One loop owns everything. It reads messages while a commit is under way, so that what arrives meanwhile shares the next one: each
-//! round of commands is the results that wait plus one claim for the slots they free. While many tasks are out the first result waits a
-//! moment for others, since a commit costs the same for one as for several. Invariants: at most `credit` tasks are out; a
+//! round of commands is the results that wait plus one claim for the slots they free. While the worker has nothing to do its claim stands
+//! with the store, as a round that takes as long as it takes, and is taken back for any other. Invariants: at most `credit` tasks are out; a
 //! pair's config is queued before the tasks claimed under it; after a commit failed nothing more is read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,7 +15,7 @@ use converge_engine::command::{
 };
 use converge_engine::fleet::Member;
 use converge_engine::model::{ClaimRef, Digest, LeaseToken};
-use converge_engine::store::{Signals, TransactError};
+use converge_engine::store::{Signals, Standing, TransactError};
 use converge_types::ids::KindVersion;
 use converge_types::phase::Stage;
 use futures::FutureExt as _;
@@ -42,8 +42,6 @@ mod tests;
 const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
 /// Results taken into one round.
 const MAX_BATCH: usize = 1_024;
-/// How long results wait for company, unless a quarter of what is out has answered.
-const GATHER: Duration = Duration::from_millis(1);
 /// Bytes of results that wait before nothing more is read.
 const MAX_WAITING_BYTES: usize = 128 << 20;
 /// Claims one message names: far more than a worker runs and keeps results of.
@@ -148,10 +146,10 @@ struct Session<'s> {
     last_message: Instant,
     waiting: Vec<Complete>,
     waiting_bytes: usize,
-    /// When the first of them came.
-    waiting_since: Instant,
     /// Claims of the round that is under way, in the order of its commands.
     under_way: Vec<ClaimRef>,
+    /// The round that is under way is a standing claim; takes it back.
+    withdraw: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     asked: u32,
     /// Something may be claimable.
     hungry: bool,
@@ -219,8 +217,8 @@ impl<'s> Session<'s> {
             last_message: Instant::now(),
             waiting: Vec::new(),
             waiting_bytes: 0,
-            waiting_since: Instant::now(),
             under_way: Vec::new(),
+            withdraw: None,
             asked: 0,
             hungry: true,
             odd: 0,
@@ -249,17 +247,17 @@ impl<'s> Session<'s> {
             self.receive(message);
         }
         loop {
+            if self.has_more_to_do() && self.withdraw_standing() {
+                round = None;
+            }
             if round.is_none() {
                 if self.pairs.values().any(|pair| pair.changed)
                     && let Err(status) = self.push_configs().await
                 {
                     return End::Refused(status);
                 }
-                if self.gathers_until().is_none() {
-                    round = self.next_round();
-                }
+                round = self.next_round().or_else(|| self.stand());
             }
-            let gathers_until = self.gathers_until().filter(|_| round.is_none());
             let may_read = self.waiting.len() < MAX_BATCH && self.waiting_bytes < MAX_WAITING_BYTES;
             tokio::select! {
                 biased;
@@ -268,6 +266,7 @@ impl<'s> Session<'s> {
                     let status = self.drain(round).await.err();
                     return End::Refused(status.unwrap_or_else(|| Status::unavailable("the broker is shutting down")));
                 }
+                () = shared.holding.cancelled(), if self.withdraw.is_some() => self.hungry = true,
                 () = &mut closed => return self.broken(round).await,
                 replies = async { match round.as_mut() { Some(round) => round.await, None => std::future::pending().await } } => {
                     round = None;
@@ -293,17 +292,8 @@ impl<'s> Session<'s> {
                 },
                 signalled = signals.next() => self.signalled(&signalled),
                 _ = naming.tick() => self.name_while_receiving(),
-                () = async { match gathers_until { Some(until) => tokio::time::sleep_until(until.into()).await, None => std::future::pending().await } } => {}
             }
         }
-    }
-
-    /// Until when the results that wait are few for what is out, and may wait for more; `None`: nothing is to be waited for.
-    fn gathers_until(&self) -> Option<Instant> {
-        let few = !self.waiting.is_empty() && self.waiting.len() * 4 < self.held.len();
-        let claims = self.hungry && self.inflight() < self.credit;
-        let until = self.waiting_since + GATHER;
-        (few && !claims && until > Instant::now()).then_some(until)
     }
 
     /// Everything that was read still lands before the stream is over.
@@ -323,7 +313,7 @@ impl<'s> Session<'s> {
 
     async fn drain(&mut self, round: Option<Round<'s>>) -> Result<(), Status> {
         self.pairs.clear();
-        let mut round = round;
+        let mut round = round.filter(|_| !self.withdraw_standing());
         loop {
             if let Some(under_way) = round.take() {
                 let replies = under_way.await;
@@ -373,9 +363,6 @@ impl<'s> Session<'s> {
             self.odd("a result with a token that is none of ours is ignored");
             return;
         };
-        if self.waiting.is_empty() {
-            self.waiting_since = Instant::now();
-        }
         self.waiting_bytes += complete.encoded_len();
         let (stage, mut outcome) = convert::outcome(complete);
         let stage = stage.unwrap_or_else(|| {
@@ -404,7 +391,8 @@ impl<'s> Session<'s> {
         };
         if let Some(pair) = self.pairs.get_mut(&kv) {
             pair.ready = interest.has_worker;
-            self.hungry |= interest.has_worker;
+            // Even a pair less: a claim that stands is made anew.
+            self.hungry = true;
             let ready = interest.has_worker;
             self.entry.update(|member| {
                 for (its, state) in &mut member.pairs {
@@ -490,12 +478,31 @@ impl<'s> Session<'s> {
         Some(Box::pin(async move { store.transact(commands).await }))
     }
 
+    /// Leaves a claim with the store, of a worker that has nothing at all: what it holds would say which tasks suit it.
+    fn stand(&mut self) -> Option<Round<'s>> {
+        if self.credit == 0 || !self.held.is_empty() || self.has_more_to_do() {
+            return None;
+        }
+        let claim = self.claim(self.credit)?;
+        let asked = claim.limit;
+        let Standing { answer, withdraw } = self.shared.store.stand(claim)?;
+        self.asked = asked;
+        self.withdraw = Some(withdraw);
+        Some(Box::pin(async move { vec![answer.await] }))
+    }
+
+    /// Whether a round is due while a claim stands.
+    fn has_more_to_do(&self) -> bool {
+        self.hungry || !self.waiting.is_empty() || self.pairs.values().any(|pair| pair.changed)
+    }
+
+    /// Takes a standing claim back. `false`: there is none, or its answer comes.
+    fn withdraw_standing(&mut self) -> bool {
+        self.withdraw.take().is_some_and(|withdraw| withdraw())
+    }
+
     fn claim(&mut self, free: u32) -> Option<ClaimTasks> {
-        if self
-            .shared
-            .holding
-            .load(std::sync::atomic::Ordering::Acquire)
-        {
+        if self.shared.holding.is_cancelled() {
             return None;
         }
         let pairs: Vec<_> = self
@@ -538,6 +545,7 @@ impl<'s> Session<'s> {
 
     /// What a round came to: leases end, tasks go out behind their configs.
     async fn settle(&mut self, replies: Vec<Result<Reply, TransactError>>) -> Result<(), Status> {
+        self.withdraw = None;
         let under_way = std::mem::take(&mut self.under_way);
         let mut results = under_way.iter();
         // The stream ends after the first failure, and only when every claim of the round is known: `finish` gives them back.

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use converge_engine::command::{self, Command, Reply};
+use converge_engine::offers::{self, Offers};
 use converge_engine::stamp::stamp;
-use converge_engine::store::{SignalStream, Signals, StoreError, TransactError};
+use converge_engine::store::{SignalStream, Signals, Source as _, StoreError, TransactError};
 use tokio::sync::watch;
 
 use crate::clock::ManualClock;
@@ -23,6 +24,7 @@ pub struct MemoryStore {
     clock: ManualClock,
     signals: watch::Sender<u64>,
     subscribers: Mutex<Vec<std::sync::Weak<Mutex<Signals>>>>,
+    offers: Offers,
     closed: std::sync::atomic::AtomicBool,
 }
 
@@ -35,6 +37,7 @@ impl MemoryStore {
             clock,
             signals: watch::channel(0).0,
             subscribers: Mutex::default(),
+            offers: Offers::default(),
             closed: std::sync::atomic::AtomicBool::new(false),
         }
     }
@@ -73,22 +76,36 @@ impl MemoryStore {
         let mut signals = Signals::default();
         let mut tables = self.tables();
         for command in commands {
-            let now = self.clock.now_ms();
-            replies.push(match command::run_embedded(command, &mut *tables, now) {
-                Ok((mut reply, mut writes)) => {
-                    signals.merge(writes.signals.clone());
-                    stamp(&mut writes, &mut reply, &mut tables.revision);
-                    tables.apply(writes);
-                    Ok(reply)
-                }
-                Err(error) => Err(error),
-            });
+            replies.push(self.one(command, &mut tables, &mut signals));
+        }
+        loop {
+            let ready = std::mem::take(&mut signals.ready);
+            // A map cannot fail to be read.
+            signals.ready =
+                offers::left_to_claim(ready, |need| tables.fetch(need)).unwrap_or_default();
+            let Some((claim, answer)) = self.offers.take_for(&signals.ready) else {
+                break;
+            };
+            let _ = answer.send(self.one(&Command::Claim(claim), &mut tables, &mut signals));
         }
         drop(tables);
         if !signals.is_empty() {
             self.signal(&signals);
         }
         replies
+    }
+
+    fn one(
+        &self,
+        command: &Command,
+        tables: &mut Tables,
+        signals: &mut Signals,
+    ) -> Result<Reply, TransactError> {
+        let (mut reply, mut writes) = command::run_embedded(command, tables, self.clock.now_ms())?;
+        signals.merge(writes.signals.clone());
+        stamp(&mut writes, &mut reply, &mut tables.revision);
+        tables.apply(writes);
+        Ok(reply)
     }
 }
 
@@ -129,6 +146,12 @@ impl MemoryStore {
         .unwrap_or_else(|halt| vec![format!("the audit could not read: {halt:?}")]);
         found.extend(tables.wrong_sums());
         found
+    }
+
+    /// Claims that stand and have not been carried out.
+    #[must_use]
+    pub fn standing(&self) -> usize {
+        self.offers.open()
     }
 
     /// Rows that commands have read and written so far: what they cost, whatever else the machine does.

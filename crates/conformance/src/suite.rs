@@ -37,7 +37,7 @@ macro_rules! suite {
         $crate::suite!(@ $open; failures: transient_failures_back_off_and_give_up_at_the_limit, a_terminal_failure_is_pinned_to_its_inputs,
             interrupted_is_no_attempt, the_third_lost_lease_counts, a_suspect_runs_alone, reconcile_ends_pin_and_backoff, quarantine_stops_claims, waking_says_when_the_next_timer_is);
         $crate::suite!(@ $open; dispatch: caps_hold_across_workers, higher_classes_go_first_and_none_starves, roots_take_turns,
-            a_slot_is_kept_for_composers);
+            a_slot_is_kept_for_composers, a_standing_claim_has_what_becomes_claimable_first, a_standing_claim_that_was_taken_back_claims_nothing);
         $crate::suite!(@ $open; configs: an_edit_that_changes_what_is_read_makes_it_due, one_default_per_pair, a_missing_ref_holds,
             a_default_that_breaks_an_override_shows, a_referenced_config_stays, next_uses_an_edit_later);
         $crate::suite!(@ $open; pairs: a_config_in_use_stays_with_its_pair, a_config_of_the_wrong_pair_can_be_mended,

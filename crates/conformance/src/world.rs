@@ -13,7 +13,7 @@ use converge_engine::command::{
     ResourceDelete, ResourceReconcile, SweepBatch, Task, TaskFailure, Wake,
 };
 use converge_engine::model::{ClaimRef, Event};
-use converge_engine::store::{ResourceView, Store, TransactError};
+use converge_engine::store::{ResourceView, Standing, Store, TransactError};
 use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName, Uid};
 use converge_types::json::Doc;
 use converge_types::labels::Labels;
@@ -305,10 +305,27 @@ impl World {
     }
 
     async fn claim_as(&self, worker: &str, pairs: &[(&str, i32)], limit: u32) -> Vec<Task> {
+        let command = self.claim_command(worker, pairs, limit);
+        match self.must(Command::Claim(command)).await {
+            Reply::Claimed { tasks } => tasks,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Leaves a claim of these kinds (version 1) with the store.
+    pub fn stand(&self, worker: &str, kinds: &[&str], limit: u32) -> Standing {
+        let pairs: Vec<_> = kinds.iter().map(|kind| (*kind, 1)).collect();
+        let claim = self.claim_command(worker, &pairs, limit);
+        self.store
+            .stand(claim)
+            .expect("a store that is open takes standing claims")
+    }
+
+    fn claim_command(&self, worker: &str, pairs: &[(&str, i32)], limit: u32) -> ClaimTasks {
         let base = self
             .secret
             .fetch_add(u64::from(limit), std::sync::atomic::Ordering::Relaxed);
-        let command = ClaimTasks {
+        ClaimTasks {
             worker: worker.to_owned(),
             broker: "broker".to_owned(),
             pairs: pairs
@@ -322,10 +339,6 @@ impl World {
             seed: (0..u128::from(limit))
                 .map(|at| u128::from(base) + at)
                 .collect(),
-        };
-        match self.must(Command::Claim(command)).await {
-            Reply::Claimed { tasks } => tasks,
-            other => panic!("{other:?}"),
         }
     }
 

@@ -5,7 +5,7 @@
 //! holds, with an overlay for what this command wrote. `decide` may run more than once before its writes are taken (a store that
 //! cannot read synchronously answers [`view::Halt::Need`] and decides again), so it must be a function of the rows and of `now`.
 //!
-//! What must hold: all writes enter by [`store::Store::transact`]; a refused command writes nothing; no reply leaves before its
+//! What must hold: all writes enter by [`store::Store::transact`] or are a claim left with [`store::Store::stand`]; a refused command writes nothing; no reply leaves before its
 //! commit; nothing here polls: every row that can become due names the time or the row that makes it so.
 //! Not here: SQL (`store-*`), leases and their clocks (`broker`), HTTP (`api`).
 
@@ -14,6 +14,7 @@ pub mod command;
 pub mod decide;
 pub mod fleet;
 pub mod model;
+pub mod offers;
 pub mod refusal;
 pub mod stamp;
 pub mod store;

@@ -1,11 +1,13 @@
 //! What a store promises.
 //!
-//! All writes enter by [`Store::transact`]. For each command, in order, the store opens nothing of its own: inside one transaction it
+//! All writes enter by [`Store::transact`], but for claims left with [`Store::stand`]. For each command, in order, the store opens nothing of its own: inside one transaction it
 //! calls [`crate::command::run`] with a [`Source`] over its tables, applies the [`WriteSet`] that comes back, and goes on with the next
 //! command, which therefore sees those writes. A refused command has no write set. No reply leaves before COMMIT returned; when COMMIT
 //! fails, every command of the batch is answered [`StoreError`]. Reads outside of commands are snapshot reads, noun first.
 
 use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,7 +15,7 @@ use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName, Uid};
 use converge_types::json::Doc;
 use converge_types::phase::Phase;
 
-use crate::command::{Command, Reply};
+use crate::command::{ClaimTasks, Command, Reply};
 use crate::model::{
     Bundle, Class, Config, ConfigSweep, DocSlot, Edge, Event, History, ManifestRow, Millis, Pair,
     Resource, Tombstone,
@@ -277,11 +279,29 @@ pub struct ResourceView {
     pub held_on: Option<(Kind, ResourceName)>,
 }
 
+/// A claim that was left with a store.
+pub struct Standing {
+    /// The answer, once the claim was carried out and committed; [`Reply::Claimed`] without tasks when nothing suited it or nothing could
+    /// be written. Dropping it takes the claim back, or loses the answer.
+    pub answer: Pin<Box<dyn Future<Output = Result<Reply, TransactError>> + Send>>,
+    /// Takes the claim back. `false`: it is being carried out, and its answer comes.
+    pub withdraw: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
 /// A store of everything the control plane keeps.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Carries out commands in order, in one commit with whatever else is waiting. One answer per command, same order.
     async fn transact(&self, commands: Vec<Command>) -> Vec<Result<Reply, TransactError>>;
+
+    /// Leaves a claim with the store, to be carried out once, in the first transaction that makes something of its pairs claimable: for a
+    /// worker that has nothing to do, a commit less until it has. What became claimable before is not looked at.
+    ///
+    /// `None`: this store does not do that. Signals come all the same, but for pairs of which nothing is left to claim.
+    fn stand(&self, claim: ClaimTasks) -> Option<Standing> {
+        let _ = claim;
+        None
+    }
 
     /// Completes when a commit after the last call on this handle signalled something; coalesces.
     fn subscribe(&self) -> Box<dyn SignalStream>;

@@ -26,12 +26,13 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use converge_engine::command::Command;
+use converge_engine::command::{ClaimTasks, Command};
 use converge_engine::model::{
     Bundle, Config, Edge, Event, History, ManifestRow, Millis, Pair, Resource, Tombstone,
 };
+use converge_engine::offers::Offers;
 use converge_engine::store::{
-    Page, ResourceFilter, ResourceView, SignalStream, StoreError, TransactError,
+    Page, ResourceFilter, ResourceView, SignalStream, Standing, StoreError, TransactError,
 };
 use converge_engine::{Reply, Store};
 use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName, Uid};
@@ -114,6 +115,7 @@ pub struct SqliteStore {
     compiled: Arc<Compiled>,
     clock: Arc<Monotonic>,
     hub: Arc<Hub>,
+    offers: Arc<Offers>,
     health: Arc<Health>,
 }
 
@@ -163,6 +165,7 @@ impl SqliteStore {
             );
         }
         let hub = Arc::new(Hub::default());
+        let offers = Arc::new(Offers::default());
         let health = Arc::new(Health::default());
         let mut wal = path.as_os_str().to_owned();
         wal.push("-wal");
@@ -170,6 +173,7 @@ impl SqliteStore {
             tables,
             clock: clock.clone(),
             hub: hub.clone(),
+            offers: offers.clone(),
             health: health.clone(),
             wal: wal.into(),
             wal_limit_bytes: options.wal_limit_bytes,
@@ -189,6 +193,7 @@ impl SqliteStore {
             compiled,
             clock,
             hub,
+            offers,
             health,
         })
     }
@@ -247,6 +252,10 @@ impl Store for SqliteStore {
             return closed();
         }
         answered.await.unwrap_or_else(|_| closed())
+    }
+
+    fn stand(&self, claim: ClaimTasks) -> Option<Standing> {
+        self.queue().is_some().then(|| self.offers.add(claim))
     }
 
     fn subscribe(&self) -> Box<dyn SignalStream> {

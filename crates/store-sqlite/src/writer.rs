@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use converge_engine::Reply;
 use converge_engine::command::{Command, run_embedded};
 use converge_engine::model::Millis;
+use converge_engine::offers::{self, Offers};
 use converge_engine::stamp::stamp;
 use converge_engine::store::{Signals, StoreError, TransactError};
 use tokio::sync::{mpsc, oneshot};
@@ -60,6 +61,7 @@ pub(crate) struct Writer {
     pub(crate) tables: Tables,
     pub(crate) clock: Arc<Monotonic>,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) offers: Arc<Offers>,
     pub(crate) health: Arc<Health>,
     pub(crate) wal: PathBuf,
     pub(crate) wal_limit_bytes: u64,
@@ -75,6 +77,8 @@ type Job = (Vec<Command>, oneshot::Sender<Answers>);
 /// A batch that was decided and written, not committed.
 struct Done {
     answers: Vec<Answers>,
+    /// Claims that waited for what this batch made claimable.
+    served: Vec<(offers::Answer, Result<Reply, TransactError>)>,
     signals: Signals,
     wrote: bool,
 }
@@ -164,6 +168,9 @@ impl Writer {
                     self.health.set(None);
                 }
                 self.hub.publish(&done.signals);
+                for (answer, claimed) in done.served {
+                    let _ = answer.send(claimed);
+                }
                 for ((_, answer), answers) in jobs.into_iter().zip(done.answers) {
                     // Whoever asked may have gone; the commands are carried out all the same.
                     let _ = answer.send(answers);
@@ -205,19 +212,18 @@ impl Writer {
         }
         let mut done = Done {
             answers: Vec::with_capacity(jobs.len()),
+            served: Vec::new(),
             signals: Signals::default(),
             wrote: false,
         };
         for (commands, _) in jobs {
             let mut answers = Vec::with_capacity(commands.len());
             for command in commands {
-                answers.push(match alone {
-                    false => self.one(command, now, &mut done)?,
-                    true => self.one_alone(command, now, &mut done)?,
-                });
+                answers.push(self.either(command, now, alone, &mut done)?);
             }
             done.answers.push(answers);
         }
+        self.serve_offers(now, alone, &mut done)?;
         // A claim queues up behind this batch, so it may be on its way while the disk writes; after a rollback it finds nothing.
         self.hub.publish(&Signals {
             ready: std::mem::take(&mut done.signals.ready),
@@ -226,6 +232,34 @@ impl Writer {
         done.wrote |= self.tables.flush(now)?;
         sql::run(&self.tables.conn, "COMMIT", [])?;
         Ok(done)
+    }
+
+    /// Carries out the claims that waited for what became claimable. A pair of which nothing is left is no news to anybody.
+    fn serve_offers(&mut self, now: Millis, alone: bool, done: &mut Done) -> Result<(), Fault> {
+        let mut ready = std::mem::take(&mut done.signals.ready);
+        loop {
+            ready = offers::left_to_claim(ready, |need| self.tables.answer(need))?;
+            let Some((claim, answer)) = self.offers.take_for(&ready) else {
+                break;
+            };
+            let claimed = self.either(&Command::Claim(claim), now, alone, done)?;
+            done.served.push((answer, claimed));
+        }
+        done.signals.ready.append(&mut ready);
+        Ok(())
+    }
+
+    fn either(
+        &mut self,
+        command: &Command,
+        now: Millis,
+        alone: bool,
+        done: &mut Done,
+    ) -> Result<Result<Reply, TransactError>, Fault> {
+        match alone {
+            false => self.one(command, now, done),
+            true => self.one_alone(command, now, done),
+        }
     }
 
     /// Decides and writes one command. The outer error undoes the batch, the inner one is the answer.
@@ -266,6 +300,7 @@ impl Writer {
         sql::run(&self.tables.conn, "SAVEPOINT command", [])?;
         let mut its = Done {
             answers: Vec::new(),
+            served: Vec::new(),
             signals: Signals::default(),
             wrote: false,
         };

@@ -245,6 +245,18 @@ async fn nothing_is_inherited_when_the_config_says_so() {
     }
 }
 
+/// A shell would find out for itself where it is; awk says what it was told.
+#[tokio::test]
+async fn the_directory_in_the_environment_is_the_one_it_runs_in() {
+    let spec = json!({"interpreter": "awk", "args": ["-f"],
+        "script": r#"BEGIN { print ENVIRON["PWD"]; system("pwd -P") }"#});
+    let text = stdout(None, spec.clone()).await;
+    let (told, is) = text.split_once('\n').unwrap();
+    assert_eq!(told, is.trim_end());
+    let text = stdout(Some(json!({"env": {"PWD": "/config"}})), spec).await;
+    assert!(text.starts_with("/config\n"), "{text}");
+}
+
 #[tokio::test]
 async fn the_status_holds_the_tail_as_valid_text_and_exact_counts() {
     let script = r"printf '\x88\xff\xc3'; head -c 70000 /dev/urandom; printf 'é'";

@@ -1,12 +1,12 @@
 //! Private directories for scripts: removed however the task ends, and, after a killed worker, by the next one.
 //!
-//! Making and removing a directory costs a journaling file system 100 µs of CPU and milliseconds of waiting, a tenth of a
-//! short script. So an empty directory that a task left as it was is renamed out of the way and, within a second, renamed
-//! to be the next task's: the path of a task is its own and gone when it ends, either way.
+//! Making and removing a directory and a file costs a journaling file system 150 µs of CPU and milliseconds of waiting, a tenth
+//! of a short script. So a directory in which a task left nothing but its script is renamed to be, within a second, the next
+//! task's, whose script is written over the old one: the path of a task is its own and gone when it ends, either way.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::cookie::WorkerId;
 
 const PREFIX: &str = "converge-task-";
 const SCRIPT: &str = "script";
-/// Empty directories kept for the next tasks, and for how long.
+/// Directories kept for the next tasks, and for how long.
 const IDLE: usize = 64;
 const IDLE_FOR: Duration = Duration::from_secs(1);
 /// A name may be taken by a directory that could not be removed; more than a few times is no accident.
@@ -25,6 +25,7 @@ const ATTEMPTS: u32 = 16;
 static POOL: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
+/// A directory that the next task gets, at the path it will have then, with the last one's script in it.
 struct Idle {
     path: PathBuf,
     since: Instant,
@@ -34,16 +35,18 @@ fn pool() -> MutexGuard<'static, Vec<Idle>> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn path_of(name: std::fmt::Arguments<'_>) -> PathBuf {
+/// A path that no task of this worker has had.
+fn fresh_path() -> PathBuf {
     let WorkerId {
         namespace,
         pid,
         started,
     } = WorkerId::current();
-    std::env::temp_dir().join(format!("{PREFIX}{namespace}.{pid}.{started}.{name}"))
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("{PREFIX}{namespace}.{pid}.{started}.{number}"))
 }
 
-/// Removes the empty directories that no task wanted: those that wait for a while, or all of them.
+/// Removes the directories that no task wanted: those that wait for a while, or all of them.
 pub(super) fn remove_idle(all: bool) {
     let now = Instant::now();
     let mut removed = Vec::new();
@@ -55,6 +58,7 @@ pub(super) fn remove_idle(all: bool) {
         keep
     });
     for path in removed {
+        let _ = fs::remove_file(path.join(SCRIPT));
         let _ = fs::remove_dir(path);
     }
 }
@@ -66,18 +70,22 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the directory for `task` with `script` in it.
-    pub(super) fn create(task: u64, script: &[u8]) -> Result<Self, (PathBuf, io::Error)> {
+    /// Makes the directory, or takes one that is kept, with `script` in it.
+    pub(super) fn create(script: &[u8]) -> Result<Self, (PathBuf, io::Error)> {
+        // The newest first: the others get old enough to be removed.
+        let idle = pool().pop();
+        if let Some(Idle { path, .. }) = idle {
+            let scratch = Scratch { path: Some(path) };
+            let written =
+                open_script(&scratch.script(), false).and_then(|file| overwrite(file, script));
+            // Whatever a cleaner of temporary files did to it: dropping it removes it, and a new one is made.
+            if written.is_ok() {
+                return Ok(scratch);
+            }
+        }
         let mut attempt = 0;
         let path = loop {
-            let path = path_of(format_args!("{task}.{attempt}"));
-            // The newest first: the others get old enough to be removed.
-            let idle = pool().pop();
-            if let Some(idle) = idle
-                && fs::rename(&idle.path, &path).is_ok()
-            {
-                break path;
-            }
+            let path = fresh_path();
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => break path,
                 Err(error)
@@ -88,15 +96,9 @@ impl Scratch {
                 Err(error) => return Err((path, error)),
             }
         };
-        let scratch = Scratch {
-            path: Some(path.clone()),
-        };
-        let file = path.join(SCRIPT);
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&file)
+        let scratch = Scratch { path: Some(path) };
+        let file = scratch.script();
+        open_script(&file, true)
             .and_then(|mut opened| opened.write_all(script))
             .map_err(|error| (file, error))?;
         Ok(scratch)
@@ -115,21 +117,18 @@ impl Scratch {
     /// With `reuse` another task may get it: only where nothing of this one can still be in it.
     pub(super) fn remove_quickly(&mut self, reuse: bool) -> bool {
         let Some(path) = &self.path else { return true };
-        let _ = fs::remove_file(path.join(SCRIPT));
-        if reuse && is_as_made(path) && pool().len() < IDLE {
-            let idle = path_of(format_args!(
-                "idle.{}",
-                NUMBER.fetch_add(1, Ordering::Relaxed)
-            ));
-            if fs::rename(path, &idle).is_ok() {
+        if reuse && pool().len() < IDLE && is_as_made(path) {
+            let next = fresh_path();
+            if fs::rename(path, &next).is_ok() {
                 pool().push(Idle {
-                    path: idle,
+                    path: next,
                     since: Instant::now(),
                 });
                 self.path = None;
                 return true;
             }
         }
+        let _ = fs::remove_file(path.join(SCRIPT));
         match fs::remove_dir(path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -140,11 +139,37 @@ impl Scratch {
     }
 }
 
-/// Empty, and nobody but the worker may enter.
+fn open_script(path: &Path, new: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(new)
+        .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)
+}
+
+/// Cutting a file to nothing first would cost more than writing it.
+fn overwrite(mut file: File, script: &[u8]) -> io::Result<()> {
+    file.write_all(script)?;
+    let length = script.len() as u64;
+    if file.metadata()?.len() > length {
+        file.set_len(length)?;
+    }
+    Ok(())
+}
+
+/// Nobody but the worker may enter, and nothing is in it but the script, of which there is no other link.
 fn is_as_made(path: &Path) -> bool {
-    fs::symlink_metadata(path)
-        .is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o7777 == 0o700)
-        && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+    let is_private_dir = fs::symlink_metadata(path)
+        .is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o7777 == 0o700);
+    let is_private_file = || {
+        fs::symlink_metadata(path.join(SCRIPT)).is_ok_and(|meta| {
+            meta.is_file() && meta.nlink() == 1 && meta.permissions().mode() & 0o7777 == 0o600
+        })
+    };
+    // With a file of that name in it, a directory with one entry has no other.
+    let is_alone = || fs::read_dir(path).is_ok_and(|entries| entries.take(2).count() == 1);
+    is_private_dir && is_private_file() && is_alone()
 }
 
 impl Drop for Scratch {
@@ -198,10 +223,9 @@ pub(super) fn remove_left_behind() -> usize {
             continue;
         };
         // Another user's directory, or a link somebody planted, is none of ours.
-        let ours = entry.metadata().is_ok_and(|meta| {
-            use std::os::unix::fs::MetadataExt;
-            meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw()
-        });
+        let ours = entry
+            .metadata()
+            .is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw());
         if ours && owner.is_dead() && remove_tree(&entry.path()).is_ok() {
             removed += 1;
         }
@@ -227,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_directory_is_private_and_gone_after_whatever_a_program_did_in_it() {
-        let scratch = Scratch::create(u64::MAX, b"echo").unwrap();
+        let scratch = Scratch::create(b"echo").unwrap();
         let dir = scratch.dir().to_owned();
         assert_eq!(
             fs::metadata(&dir).unwrap().permissions().mode() & 0o777,
@@ -244,41 +268,108 @@ mod tests {
         assert!(!dir.exists());
     }
 
+    /// The pool is the process's: tests that look into it take turns.
+    static TURN: Mutex<()> = Mutex::new(());
+
     #[test]
-    fn an_empty_directory_serves_the_next_task_and_a_changed_one_does_not() {
-        let mut first = Scratch::create(u64::MAX - 3, b"one").unwrap();
+    fn a_directory_left_as_it_was_serves_the_next_task_under_another_path() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = Scratch::create(b"longer than the next").unwrap();
         let (path, inode) = (first.dir().to_owned(), inode_of(first.dir()));
         assert!(first.remove_quickly(true));
         assert!(!path.exists());
-        let mut second = Scratch::create(u64::MAX - 4, b"two").unwrap();
+        let second = Scratch::create(b"two").unwrap();
         assert_eq!(inode_of(second.dir()), inode);
+        assert_ne!(second.dir(), path);
         assert_eq!(fs::read(second.script()).unwrap(), b"two");
-        fs::set_permissions(second.dir(), fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(second.remove_quickly(true));
-        assert!(pool().is_empty());
+        drop(second);
+        remove_idle(true);
+    }
+
+    #[test]
+    fn a_directory_that_a_task_changed_serves_nobody_and_is_gone() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 8] = [
+            ("mode of the directory", |dir| {
+                fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+            }),
+            ("mode of the script", |dir| {
+                fs::set_permissions(dir.join(SCRIPT), fs::Permissions::from_mode(0o644)).unwrap();
+            }),
+            ("a file", |dir| fs::write(dir.join("more"), "x").unwrap()),
+            ("a hidden directory", |dir| {
+                fs::create_dir(dir.join(".more")).unwrap()
+            }),
+            ("a second link to the script", |dir| {
+                fs::hard_link(dir.join(SCRIPT), dir.with_extension("link")).unwrap();
+            }),
+            ("no script", |dir| {
+                fs::remove_file(dir.join(SCRIPT)).unwrap()
+            }),
+            ("a link in its place", |dir| {
+                fs::remove_file(dir.join(SCRIPT)).unwrap();
+                std::os::unix::fs::symlink("/dev/null", dir.join(SCRIPT)).unwrap();
+            }),
+            ("gone altogether", |dir| fs::remove_dir_all(dir).unwrap()),
+        ];
+        for (what, change) in changes {
+            remove_idle(true);
+            let mut scratch = Scratch::create(b"one").unwrap();
+            let path = scratch.dir().to_owned();
+            change(&path);
+            scratch.remove_quickly(true);
+            assert!(pool().is_empty(), "{what}");
+            drop(scratch);
+            assert!(!path.exists(), "{what}");
+            let link = path.with_extension("link");
+            if link.exists() {
+                assert_eq!(fs::read(&link).unwrap(), b"one", "{what}");
+                fs::remove_file(link).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_kept_directory_that_somebody_removed_is_made_anew() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = Scratch::create(b"one").unwrap();
+        assert!(first.remove_quickly(true));
+        for idle in pool().iter() {
+            fs::remove_dir_all(&idle.path).unwrap();
+        }
+        let second = Scratch::create(b"two").unwrap();
+        assert_eq!(fs::read(second.script()).unwrap(), b"two");
+        remove_idle(true);
     }
 
     fn inode_of(path: &Path) -> u64 {
-        std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap())
+        fs::metadata(path).unwrap().ino()
     }
 
     #[test]
     fn a_taken_name_is_stepped_over() {
-        let first = Scratch::create(u64::MAX - 1, b"").unwrap();
-        let second = Scratch::create(u64::MAX - 1, b"").unwrap();
-        assert_ne!(first.dir(), second.dir());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        remove_idle(true);
+        let next = fresh_path().to_str().unwrap().to_owned();
+        let (stem, number) = next.rsplit_once('.').unwrap();
+        let taken = PathBuf::from(format!("{stem}.{}", number.parse::<u64>().unwrap() + 1));
+        fs::create_dir(&taken).unwrap();
+        let scratch = Scratch::create(b"").unwrap();
+        assert_ne!(scratch.dir(), taken);
+        fs::remove_dir(taken).unwrap();
     }
 
     #[test]
     fn what_a_dead_worker_left_is_removed_and_what_a_live_one_uses_is_not() {
-        let mine = Scratch::create(u64::MAX - 2, b"").unwrap();
+        let mine = Scratch::create(b"").unwrap();
         let WorkerId {
             namespace,
             pid,
             started,
         } = WorkerId::current();
         let dead =
-            std::env::temp_dir().join(format!("{PREFIX}{namespace}.{pid}.{}.1.0", started + 1));
+            std::env::temp_dir().join(format!("{PREFIX}{namespace}.{pid}.{}.1", started + 1));
         fs::create_dir_all(&dead).unwrap();
         assert!(remove_left_behind() >= 1);
         assert!(!dead.exists() && mine.dir().exists());

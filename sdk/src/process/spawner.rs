@@ -188,7 +188,7 @@ fn start(launch: Launch) -> Answer {
     let scratch = match &launch.script {
         None => None,
         Some(script) => Some(
-            Scratch::create(place.task(), script)
+            Scratch::create(script)
                 .map_err(|(path, source)| error::scratch(&launch.program, path, source))?,
         ),
     };
@@ -219,6 +219,12 @@ fn start(launch: Launch) -> Answer {
     }
     if let Some(cwd) = launch.cwd.as_deref().or(scratch.as_ref().map(Scratch::dir)) {
         command.current_dir(cwd);
+        // The worker's own would be wrong; a shell would look for itself, others believe it.
+        let inherited = std::env::var_os("PWD");
+        if inherited.is_some() && launch.env.get("PWD") == inherited.as_deref() && cwd.is_absolute()
+        {
+            command.env("PWD", cwd);
+        }
     }
     let mut child = command
         .spawn()

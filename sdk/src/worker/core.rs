@@ -31,6 +31,8 @@ use crate::wire::{StageComplete, WorkHeartbeat, work_stream_server_msg};
 
 /// Events taken from one source in one turn.
 const BATCH: usize = 256;
+/// How long the result of a task waits for company, unless a quarter of the tasks that run have theirs.
+const GATHER: Duration = Duration::from_millis(2);
 /// The longest interval between pings that a broker can ask for.
 const MAX_KEEPALIVE: Duration = Duration::from_secs(300);
 
@@ -45,6 +47,9 @@ pub(crate) struct Core {
     pub(super) session: Option<Session>,
     pub(super) drain: Option<Drain>,
     pub(super) handlers: JoinSet<(u64, StageComplete)>,
+    /// Results that wait for others to go with, and since when.
+    gathered: Vec<(u64, StageComplete)>,
+    gathered_since: Instant,
     pub(super) handle: Handle,
     pub(super) stop: Pin<Box<WaitForCancellationFutureOwned>>,
     pub(super) abandon: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -84,6 +89,8 @@ impl Core {
             session: None,
             drain: None,
             handlers: JoinSet::new(),
+            gathered: Vec::new(),
+            gathered_since: now,
             handle,
             stop: Box::pin(stop.cancelled_owned()),
             abandon: Box::pin(abandon.cancelled_owned()),
@@ -150,6 +157,7 @@ impl Core {
         }
         let tasks = &self.tasks;
         self.timers.sweep(|id| tasks.get(id).is_some());
+        self.settle_gathered(now);
         self.settle_ended();
         self.start_tasks();
         if let Some(end) = self.poll_drain(cx, now) {
@@ -245,11 +253,31 @@ impl Core {
         for _ in 0..BATCH {
             match self.handlers.poll_join_next_with_id(cx) {
                 Poll::Pending | Poll::Ready(None) => return false,
-                Poll::Ready(Some(Ok((_, (id, complete))))) => self.finish(id, complete),
+                Poll::Ready(Some(Ok((_, ended)))) => self.gather(ended),
                 Poll::Ready(Some(Err(error))) => self.on_dropped(&error),
             }
         }
         true
+    }
+
+    /// A message, a commit and a new task cost the same for one result as for several: where many run one waits a moment for others.
+    fn gather(&mut self, ended: (u64, StageComplete)) {
+        if self.gathered.is_empty() {
+            self.gathered_since = Instant::now();
+            self.timers
+                .set(self.gathered_since + GATHER, Timer::Gathered);
+        }
+        self.gathered.push(ended);
+    }
+
+    fn settle_gathered(&mut self, now: Instant) {
+        let few = self.gathered.len() * 4 < self.tasks.running && self.drain.is_none();
+        if few && now < self.gathered_since + GATHER {
+            return;
+        }
+        for (id, complete) in std::mem::take(&mut self.gathered) {
+            self.finish(id, complete);
+        }
     }
 
     /// A handler was dropped, because it was told to or because something of it panicked beyond its future.
@@ -330,7 +358,7 @@ impl Core {
             Timer::ReadyWait(id) => self.on_ready_wait(id),
             Timer::Grace(id) => self.on_grace(id, now),
             Timer::Drain => self.cut(now),
-            Timer::Close => {}
+            Timer::Close | Timer::Gathered => {}
         }
     }
 

@@ -14,6 +14,8 @@ use tokio::time::Sleep;
 /// What a time is for. A number is that of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
+    /// Results have waited for others long enough.
+    Gathered,
     /// Send a heartbeat, and see which results have been kept long enough.
     Heartbeat,
     /// Ask every provider whether it is ready.

@@ -8,7 +8,7 @@ use crate::tree;
 
 /// A stdcel graph of 1,000 resources, of 10,000, and reading each.
 pub(super) fn stdcel(setting: &Setting) -> Result<()> {
-    let built = tree::build(&["--release", "-p", "stdcel", "--example", "bench_graph"])?;
+    let built = setting.build(&["-p", "stdcel", "--example", "bench_graph"])?;
     let program = tree::built(&built, "bench_graph")?;
     let measure = |resources: &'static str, field: &'static str| {
         let program = program.clone();

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measurements with a baseline in the same run.
 //!
-//! A bench is a function in [`BENCHES`]. It builds what it needs (release), makes its variants and hands them to [`harness::compare`], which interleaves the
+//! A bench is a function in [`BENCHES`]. It builds what it needs as it is shipped, makes its variants and hands them to [`harness::compare`], which interleaves the
 //! rounds. These are measurements for people, not tests: nothing here fails because the machine is slow.
 
 mod compose;
@@ -10,6 +10,7 @@ mod load;
 mod stacked;
 mod starlark;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -74,9 +75,18 @@ const BENCHES: &[Bench] = &[
 /// What every bench gets.
 pub(crate) struct Setting {
     rounds: u32,
+    profile: String,
 }
 
-/// The release binaries most benches drive.
+impl Setting {
+    /// Builds programs with the profile that is measured.
+    fn build(&self, selection: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
+        let profile = ["--profile", &self.profile];
+        tree::build(&[&profile, selection].concat())
+    }
+}
+
+/// The programs most benches drive.
 struct Programs {
     converge: PathBuf,
     noop: PathBuf,
@@ -84,9 +94,8 @@ struct Programs {
 }
 
 impl Programs {
-    fn build() -> Result<Self> {
-        let built = tree::build(&[
-            "--release",
+    fn build(setting: &Setting) -> Result<Self> {
+        let built = setting.build(&[
             "-p",
             "converge",
             "-p",
@@ -103,13 +112,13 @@ impl Programs {
 }
 
 /// The worker of all providers: a build of its own, since it takes the longest and few benches need it.
-fn stdworker() -> Result<PathBuf> {
-    let built = tree::build(&["--release", "-p", "stdworker", "--bins"])?;
+fn stdworker(setting: &Setting) -> Result<PathBuf> {
+    let built = setting.build(&["-p", "stdworker", "--bins"])?;
     tree::built(&built, "stdworker")
 }
 
 /// Runs the benches named, or all of them.
-pub(crate) fn run(names: &[String], rounds: u32, list: bool) -> Result<()> {
+pub(crate) fn run(names: &[String], rounds: u32, profile: String, list: bool) -> Result<()> {
     if list {
         BENCHES
             .iter()
@@ -118,7 +127,7 @@ pub(crate) fn run(names: &[String], rounds: u32, list: bool) -> Result<()> {
     }
     let benches = steps::named("bench", "bench", BENCHES, |bench| bench.name, names)?;
     interrupt::listen()?;
-    let setting = Setting { rounds };
+    let setting = Setting { rounds, profile };
     for bench in benches {
         println!("\n{}: {}", bench.name, bench.about);
         (bench.run)(&setting)?;

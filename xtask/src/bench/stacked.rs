@@ -18,7 +18,7 @@ use crate::tree;
 
 /// Tasks at a time, in the worker (its default) and in the bare loop.
 const PARALLEL: usize = 16;
-const SHELL_TASKS: usize = 1_000;
+const SHELL_TASKS: usize = 3_000;
 const NOOP_TASKS: usize = 10_000;
 const LATENCY_TASKS: usize = 200;
 
@@ -57,8 +57,8 @@ pub(super) fn per_second(count: usize, started: Instant, cpu: Duration) -> Sampl
 
 /// stdshell `:` against a loop that only spawns: with all tasks waiting when the worker comes, and applied over REST meanwhile.
 pub(crate) fn shell(setting: &Setting) -> Result<()> {
-    let programs = Programs::build()?;
-    let stdworker = super::stdworker()?;
+    let programs = Programs::build(setting)?;
+    let stdworker = super::stdworker(setting)?;
     let stack = RefCell::new(Stack::start(&programs.converge)?);
     let api = stack.borrow().at.api.clone();
     let http = Http::new(&api);
@@ -153,7 +153,7 @@ impl Tasks<'_> {
 
 /// How many reconciles a second the control plane and the wire carry.
 pub(crate) fn noop(setting: &Setting) -> Result<()> {
-    let programs = Programs::build()?;
+    let programs = Programs::build(setting)?;
     let stack = RefCell::new(Stack::start(&programs.converge)?);
     let api = stack.borrow().at.api.clone();
     let http = Http::new(&api);
@@ -182,7 +182,7 @@ pub(crate) fn noop(setting: &Setting) -> Result<()> {
 
 /// What one person waits for.
 pub(crate) fn latency(setting: &Setting) -> Result<()> {
-    let programs = Programs::build()?;
+    let programs = Programs::build(setting)?;
     let mut stack = Stack::start(&programs.converge)?;
     let http = Http::new(&stack.at.api);
     noop_kind(&http)?;
@@ -237,8 +237,8 @@ pub(crate) fn latency(setting: &Setting) -> Result<()> {
 
 /// From the start of the process until the broker counts on it.
 pub(crate) fn start(setting: &Setting) -> Result<()> {
-    let programs = Programs::build()?;
-    let stdworker = super::stdworker()?;
+    let programs = Programs::build(setting)?;
+    let stdworker = super::stdworker(setting)?;
     let stack = RefCell::new(Stack::start(&programs.converge)?);
     let http = Http::new(&stack.borrow().at.api);
     let help = Variant {
@@ -276,8 +276,8 @@ pub(crate) fn start(setting: &Setting) -> Result<()> {
 
 /// What doing nothing costs.
 pub(crate) fn memory(setting: &Setting) -> Result<()> {
-    let programs = Programs::build()?;
-    let stdworker = super::stdworker()?;
+    let programs = Programs::build(setting)?;
+    let stdworker = super::stdworker(setting)?;
     let stack = RefCell::new(None::<Stack>);
     let mib = |bytes: u64| Sample {
         value: bytes as f64 / (1024.0 * 1024.0),

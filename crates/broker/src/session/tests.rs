@@ -1,11 +1,18 @@
 //! What a session sends, seen in its outbox.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use bytes::{BufMut as _, Bytes, BytesMut};
 use converge_conformance::clock::ManualClock;
 use converge_conformance::memory::MemoryStore;
 use converge_conformance::world::{World, leaf};
 use futures::StreamExt as _;
+use http_body::Frame;
+use prost::Message as _;
+use tokio::sync::mpsc;
+use tonic::codec::Codec as _;
 
 use super::*;
 use crate::{Broker, Options};
@@ -66,4 +73,132 @@ async fn the_config_a_task_was_claimed_under_goes_before_it_although_nobody_has_
         [r#"config {"n":1}"#, "task a", "task b"],
         "once, and first"
     );
+}
+
+/// What a worker sends, as the body of its request.
+struct Upstream(mpsc::Receiver<In>);
+
+impl http_body::Body for Upstream {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.0.poll_recv(cx).map(|body| {
+            let message = WorkStreamClientMsg { body: Some(body?) }.encode_to_vec();
+            let mut frame = BytesMut::new();
+            frame.put_u8(0);
+            frame.put_u32(u32::try_from(message.len()).unwrap());
+            frame.extend_from_slice(&message);
+            Some(Ok(Frame::data(frame.freeze())))
+        })
+    }
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what}"));
+}
+
+/// A worker with nothing to do has a claim with the store, for as long as it may have one.
+#[tokio::test]
+async fn a_claim_stands_while_there_is_nothing_to_do_and_goes_when_none_may_be_made() {
+    let clock = ManualClock::at(1_700_000_000_000);
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let world = World::on(store.clone(), clock);
+    world.manifest(&leaf("demo")).await;
+    let broker = Broker::new(store.clone(), Options::default());
+    let outbox = Outbox::default();
+    let (upstream, sent_up) = mpsc::channel(8);
+    let decoder = tonic_prost::ProstCodec::<(), WorkStreamClientMsg>::default().decoder();
+    let inbound = Streaming::new_request(decoder, Upstream(sent_up), None, None);
+    let mut session = tokio::task::JoinSet::new();
+    session.spawn({
+        let (broker, outbox) = (broker.clone(), outbox.clone());
+        async move {
+            let activity = Activity::new();
+            run(
+                broker.shared(),
+                1,
+                "worker".to_owned(),
+                inbound,
+                outbox,
+                activity,
+            )
+            .await;
+        }
+    });
+    let send = |body| upstream.try_send(body).unwrap();
+    send(In::Subscribe(Subscribe {
+        kinds: vec!["demo".to_owned()],
+        kind_versions: vec![1],
+        max_inflight: 4,
+        resumed: Vec::new(),
+    }));
+    let mut down = outbox.stream();
+    let mut next = async || down.next().await.unwrap().unwrap().body.unwrap();
+    until("a claim stands", || store.standing() == 1).await;
+
+    // It is carried out with the apply, and while the task is out none stands.
+    world.apply("demo/a", "{}").await;
+    assert!(world.view("demo/a").await.row.claim.is_some());
+    assert!(matches!(next().await, Out::Config(_)));
+    let Out::Task(task) = next().await else {
+        panic!("no task")
+    };
+    assert_eq!(store.standing(), 0);
+    send(In::Complete(crate::generated::StageComplete {
+        lease_token: task.lease_token,
+        claim_epoch: task.claim_epoch,
+        stage: task.stage,
+        status: Bytes::from_static(b"{}"),
+        ..Default::default()
+    }));
+    until("a claim stands again", || store.standing() == 1).await;
+
+    // A pair that has no worker for now is not claimed, another word and it is.
+    let interest = |has_worker| {
+        In::Interest(Interest {
+            kind: "demo".to_owned(),
+            kind_version: 1,
+            has_worker,
+            credit: 0,
+        })
+    };
+    send(interest(false));
+    until("it is taken back", || store.standing() == 0).await;
+    world.apply("demo/b", "{}").await;
+    assert!(world.view("demo/b").await.row.claim.is_none());
+    send(interest(true));
+    let Out::Task(task) = next().await else {
+        panic!("no task")
+    };
+    send(In::Complete(crate::generated::StageComplete {
+        lease_token: task.lease_token,
+        claim_epoch: task.claim_epoch,
+        stage: task.stage,
+        status: Bytes::from_static(b"{}"),
+        ..Default::default()
+    }));
+    until("a claim stands again", || store.standing() == 1).await;
+
+    // Nor is anything claimed once claims are held.
+    broker.hold_claims();
+    until("it is taken back", || store.standing() == 0).await;
+    world.apply("demo/c", "{}").await;
+    assert!(world.view("demo/c").await.row.claim.is_none());
+    drop(upstream);
+    tokio::time::timeout(Duration::from_secs(10), session.join_next())
+        .await
+        .expect("the session ends with its stream")
+        .unwrap()
+        .unwrap();
 }

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use converge_engine::command::{Command, Reply};
+use converge_engine::command::{ClaimTasks, Command, Reply};
 use converge_engine::model::{
     Bundle, Config, DocSlot, Due, Edge, Event, History, Hold, ManifestRow, Millis, Pair, Resource,
     Tombstone,
 };
 use converge_engine::store::{
-    Page, ResourceFilter, ResourceView, SignalStream, Store, StoreError, TransactError,
+    Page, ResourceFilter, ResourceView, SignalStream, Standing, Store, StoreError, TransactError,
 };
 use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName, Uid};
 use converge_types::phase::Phase;
@@ -27,6 +27,10 @@ impl Store for MemoryStore {
                 .map(|_| Err(TransactError::Store(error.clone())))
                 .collect(),
         }
+    }
+
+    fn stand(&self, claim: ClaimTasks) -> Option<Standing> {
+        Some(self.offers.add(claim))
     }
 
     fn subscribe(&self) -> Box<dyn SignalStream> {

@@ -1,6 +1,9 @@
 //! Who goes first.
 
+use std::time::Duration;
+
 use converge_engine::command::{ClaimTasks, Command, Reply, Task};
+use converge_engine::store::Standing;
 use converge_types::ids::KindVersion;
 use converge_types::phase::Stage;
 
@@ -111,4 +114,60 @@ pub async fn a_slot_is_kept_for_composers(world: World) {
     let last = tasks(world.must(claim(1, 2_000)).await);
     assert_eq!(last.len(), 1);
     assert_eq!(last[0].claim.stage, Stage::Compose);
+}
+
+async fn answered(standing: Standing) -> Vec<Task> {
+    let answer = tokio::time::timeout(Duration::from_secs(10), standing.answer).await;
+    match answer.expect("the claim is answered") {
+        Ok(Reply::Claimed { tasks }) => tasks,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The oldest standing claim has what becomes claimable; what it has no room for goes to the next, and the rest is told.
+pub async fn a_standing_claim_has_what_becomes_claimable_first(world: World) {
+    world.manifest(&leaf("demo")).await;
+    world.manifest(&leaf("other")).await;
+    let mut signals = world.store.subscribe();
+    let elsewhere = world.stand("w0", &["other"], 4);
+    let first = world.stand("w1", &["demo"], 4);
+    let second = world.stand("w2", &["other", "demo"], 4);
+    world.apply("demo/a", "{}").await;
+    let tasks = answered(first).await;
+    assert_eq!(tasks.len(), 1);
+    assert_eq!(tasks[0].claim.worker, "w1");
+    assert!(
+        world.claim("w3", &["demo"], 1).await.is_empty(),
+        "it is claimed already"
+    );
+    let told = tokio::time::timeout(Duration::from_millis(20), signals.next()).await;
+    assert!(
+        told.is_err(),
+        "nothing is left to claim, so nobody needs to hear of it"
+    );
+    let batch =
+        (0..6).map(|at| Command::ResourceApply(world.apply_command(&format!("demo/b{at}"), "{}")));
+    for answer in world.store.transact(batch.collect()).await {
+        answer.expect("it is applied");
+    }
+    assert_eq!(answered(second).await.len(), 4);
+    let demo = KindVersion::parse("demo", 1).expect("a pair");
+    assert!(signals.next().await.ready.contains(&demo));
+    assert_eq!(world.claim("w3", &["demo"], 9).await.len(), 2);
+    assert!((elsewhere.withdraw)(), "nothing came for that one");
+}
+
+/// Taken back or dropped it claims nothing; carried out it can no longer be taken back.
+pub async fn a_standing_claim_that_was_taken_back_claims_nothing(world: World) {
+    world.manifest(&leaf("demo")).await;
+    let withdrawn = world.stand("w1", &["demo"], 4);
+    assert!((withdrawn.withdraw)());
+    assert!(!(withdrawn.withdraw)(), "once");
+    drop(world.stand("w2", &["demo"], 4));
+    world.apply("demo/a", "{}").await;
+    assert_eq!(world.claim("w3", &["demo"], 4).await.len(), 1);
+    let standing = world.stand("w1", &["demo"], 4);
+    world.apply("demo/b", "{}").await;
+    assert!(!(standing.withdraw)());
+    assert_eq!(answered(standing).await.len(), 1);
 }

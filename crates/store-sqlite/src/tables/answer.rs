@@ -26,7 +26,7 @@ impl Source for Tables {
 }
 
 impl Tables {
-    fn answer(&mut self, need: &Need) -> Result<Rows, Fault> {
+    pub(crate) fn answer(&mut self, need: &Need) -> Result<Rows, Fault> {
         let from = |after: &Option<Uid>| after.map_or_else(Vec::new, |uid| uid.as_bytes().to_vec());
         Ok(match need {
             Need::Manifest(kv) => {

@@ -1,6 +1,6 @@
 //! What is answered, seen and signalled when, and what a command or a commit that fails leaves behind: nothing.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -235,4 +235,86 @@ async fn a_closed_store_says_so() {
         Err(StoreError::Closed)
     ));
     assert!(matches!(world.store.writable(), Err(StoreError::Closed)));
+}
+
+fn offered(command: Command) -> ClaimTasks {
+    match command {
+        Command::Claim(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many transactions have written.
+fn counting() -> (Arc<AtomicUsize>, Options) {
+    let commits = Arc::new(AtomicUsize::new(0));
+    let counted = commits.clone();
+    let hook = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        false
+    };
+    let options = Options {
+        on_commit: Some(Arc::new(hook)),
+        ..Options::default()
+    };
+    (commits, options)
+}
+
+#[tokio::test]
+async fn a_standing_claim_is_carried_out_with_what_makes_something_claimable() {
+    let (commits, options) = counting();
+    let world = World::with_leaf(options).await;
+    let before = commits.load(Ordering::SeqCst);
+    let standing = world.store.stand(offered(claim(4))).unwrap();
+    row(world.one(apply("a", "{}")).await);
+    let claimed = tasks(standing.answer.await.unwrap());
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(commits.load(Ordering::SeqCst) - before, 1, "one commit");
+    let found = get(&world.store, "a").await.unwrap();
+    assert_eq!(found.row.epoch, claimed[0].claim.epoch);
+    assert!(found.row.claim.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standing_claim_is_answered_after_commit_and_claims_nothing_when_that_fails() {
+    let gate = Arc::new(Gate::default());
+    let world = World::with_leaf(Options {
+        on_commit: Some(gate.hook()),
+        ..Options::default()
+    })
+    .await;
+    let mut standing = world.store.stand(offered(claim(4))).unwrap();
+    let _opens = gate.arm();
+    let mut applied = Box::pin(world.one(apply("a", "{}")));
+    let soon = Duration::from_millis(1);
+    tokio::time::timeout(soon, &mut applied)
+        .await
+        .expect_err("answered while COMMIT is held");
+    gate.wait_inside();
+    tokio::time::timeout(soon, &mut standing.answer)
+        .await
+        .expect_err("claimed while COMMIT is held");
+    gate.refuse.store(true, Ordering::SeqCst);
+    gate.open();
+    applied.await.expect_err("the commit was refused");
+    assert!(tasks(standing.answer.await.unwrap()).is_empty());
+    gate.refuse.store(false, Ordering::SeqCst);
+    row(world.one(apply("a", "{}")).await);
+    assert_eq!(tasks(world.one(claim(4)).await.unwrap()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_standing_claim_survives_a_command_that_cannot_be_written() {
+    let world = World::with_leaf(Options::default()).await;
+    let (_, a) = row(world.one(apply("a", "{}")).await);
+    assert_eq!(tasks(world.one(claim(1)).await.unwrap()).len(), 1);
+    let standing = world.store.stand(offered(claim(4))).unwrap();
+    let mut twin = apply("b", "{}");
+    if let Command::ResourceApply(apply) = &mut twin {
+        apply.new_uid = a.uid;
+    }
+    let answers = world.store.transact(vec![apply("c", "{}"), twin]).await;
+    assert!(answers[0].is_ok() && answers[1].is_err(), "{answers:?}");
+    assert_eq!(tasks(standing.answer.await.unwrap()).len(), 1);
+    let found = get(&world.store, "c").await.unwrap();
+    assert!(found.row.claim.is_some());
 }
