@@ -236,6 +236,8 @@ mod tests {
             [1],
             "the count starts over on the new stream"
         );
+        results.expire(&next, lease, now + lease * 4 - Duration::from_millis(1));
+        assert_eq!(epochs(&results), [1], "its lease is not over");
         results.expire(&next, lease, now + lease * 4);
         assert!(results.is_empty());
     }

@@ -140,7 +140,15 @@ fn a_program_is_interrupted_also_by_a_worker_that_was_started_with_sigint_ignore
 async fn a_task_that_is_cancelled_already_starts_nothing() {
     let marker = tempfile::tempdir().unwrap();
     let file = marker.path().join("ran");
-    let error = run_until(bash(&format!("touch {}", file.display())), async {})
+    // Asked only after the start, it would hold up this thread until the program has run.
+    let cancel = std::future::poll_fn(|_| {
+        let limit = Instant::now() + Duration::from_millis(300);
+        while !file.exists() && Instant::now() < limit {
+            std::thread::yield_now();
+        }
+        std::task::Poll::Ready(())
+    });
+    let error = run_until(bash(&format!("touch {}", file.display())), cancel)
         .await
         .unwrap_err();
     assert!(error.is_transient());
