@@ -13,15 +13,10 @@ use serde_json::Value;
 use super::list::{Binary, Edit, Packages};
 use crate::{interrupt, tree};
 
-/// Programs that tests start without cargo knowing it: package, binary of tests, programs.
-const STARTED: &[(&str, &str, &[&str])] = &[
-    (
-        "converge-testkit",
-        "e2e",
-        &["converge", "stdworker", "conctl"],
-    ),
-    ("converge-testkit", "wire", &["converge"]),
-];
+/// Programs that the tests of `converge-testkit` start without cargo knowing it.
+const STARTED: &[&str] = &["converge", "stdworker", "conctl"];
+/// Those that its binary `wire` starts: its workers are in the test itself.
+const STARTED_BY_WIRE: &[&str] = &["converge"];
 /// Lines of the compiler that are shown when something does not compile.
 const SHOWN_LINES: usize = 60;
 
@@ -137,13 +132,9 @@ impl Copy {
             for target in targets {
                 cargo.args(["--test", target]);
             }
-            let started = STARTED.iter().filter(|(package, target, _)| {
-                binaries.iter().any(|binary| {
-                    binary.package == *package && binary.target.as_deref() == Some(target)
-                })
-            });
-            let programs: BTreeSet<&str> = started
-                .flat_map(|(_, _, programs)| *programs)
+            let programs: BTreeSet<&str> = binaries
+                .iter()
+                .flat_map(|binary| started_by(binary))
                 .copied()
                 .collect();
             for program in programs {
@@ -206,6 +197,14 @@ impl Copy {
             into.insert(binary, executable);
         }
         Ok(())
+    }
+}
+
+fn started_by(binary: &Binary) -> &'static [&'static str] {
+    match (binary.package.as_str(), binary.target.as_deref()) {
+        ("converge-testkit", Some("wire")) => STARTED_BY_WIRE,
+        ("converge-testkit", Some(_)) => STARTED,
+        _ => &[],
     }
 }
 
