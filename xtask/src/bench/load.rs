@@ -52,25 +52,35 @@ pub(crate) fn ready(http: &Http) -> Result<u64> {
 }
 
 /// Waits until `count` resources are Ready in all.
+///
+/// A look costs the control plane and us CPU that is measured: the next one comes when most of what is missing should be there.
 pub(crate) fn await_ready(http: &Http, count: u64) -> Result<()> {
     let started = Instant::now();
     let limit = started + LIMIT;
-    loop {
+    let first = ready(http)?;
+    let mut now = first;
+    while now < count {
         interrupt::check()?;
-        let now = ready(http)?;
-        if now >= count {
-            return Ok(());
-        }
         if Instant::now() > limit {
             bail!(
                 "only {now} of {count} resources became Ready within {} s",
                 LIMIT.as_secs()
             );
         }
-        // A look costs the control plane CPU: one each hundredth of the time that has passed is as exact as the rest.
-        let pause = started.elapsed() / 100;
-        std::thread::sleep(pause.clamp(Duration::from_millis(1), Duration::from_millis(20)));
+        std::thread::sleep(pause(started.elapsed(), now - first, count - now));
+        now = ready(http)?;
     }
+    Ok(())
+}
+
+/// Three quarters of the time that `missing` will take if they come as `came` did in `elapsed`.
+fn pause(elapsed: Duration, came: u64, missing: u64) -> Duration {
+    let each = elapsed.as_secs_f64() / came.max(1) as f64;
+    let pause = Duration::try_from_secs_f64(each * missing as f64 * 0.75).unwrap_or_default();
+    pause.clamp(
+        Duration::from_millis(1),
+        Duration::from_millis(1).max(elapsed.min(Duration::from_millis(500))),
+    )
 }
 
 /// Waits until a worker serves every one of its kinds.
@@ -161,6 +171,19 @@ pub(crate) fn own_cpu() -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looks_are_few_and_the_last_one_is_on_time() {
+        // 1,000 a second: how often is looked, and how late it is seen that 3,000 are there.
+        let (mut at, mut looks) = (Duration::ZERO, 0);
+        while at < Duration::from_secs(3) {
+            let came = at.as_millis() as u64;
+            at += pause(at, came, 3_000 - came);
+            looks += 1;
+        }
+        assert!(looks < 40, "{looks}");
+        assert!(at < Duration::from_millis(3_003), "{at:?}");
+    }
 
     #[test]
     fn the_bare_loop_runs_every_task_once() {
