@@ -3,7 +3,7 @@
 //!
 //! What holds after every step: nothing is derived differently when it is derived again (what became due was made due), counters equal
 //! counts, a resource has one claim, epochs grow, a task is handed out only behind what it waits for, at its own version and with the
-//! config it names, teardown goes in order, a result lands once. When the faults stop everything settles, and what is stored is what was
+//! config it names, teardown goes in order, a result lands once. In every second history claims stand while commands are carried out. When the faults stop everything settles, and what is stored is what was
 //! last asked for. The same seed gives the same history on every store whose clock goes as the machine's does.
 
 mod crash;
@@ -27,7 +27,7 @@ use crate::clock::ManualClock;
 use crate::memory::MemoryStore;
 
 pub use mirror::{Mirror, Open};
-pub use subject::Subject;
+pub use subject::{Answer, Subject};
 
 /// When every history begins.
 pub const START_MS: i64 = 1_700_000_000_000;
@@ -39,6 +39,8 @@ pub struct Ended {
     pub log: String,
     /// Tasks that were run.
     pub tasks: usize,
+    /// Tasks that standing claims got.
+    pub served: usize,
 }
 
 /// Why a history is wrong.
@@ -54,7 +56,11 @@ struct Sim<S> {
     subject: S,
     clock: ManualClock,
     rng: SmallRng,
+    /// Whether claims stand, and what they are drawn from: a history without them is the same as before there were any.
+    standing: Option<SmallRng>,
     running: Vec<Task>,
+    /// What a task that was handed out beside a command should not have been.
+    wrong: Option<String>,
     epochs: HashMap<Uid, i64>,
     /// Whose teardown was handed out before.
     torn: HashSet<Uid>,
@@ -62,6 +68,7 @@ struct Sim<S> {
     wanted: BTreeMap<String, i64>,
     log: String,
     tasks: usize,
+    served: usize,
     faults: bool,
 }
 
@@ -88,18 +95,22 @@ pub fn run_on<S: Subject>(
         subject,
         clock,
         rng: SmallRng::seed_from_u64(seed),
+        standing: (seed & 2 != 0).then(|| SmallRng::seed_from_u64(!seed)),
         running: Vec::new(),
+        wrong: None,
         epochs: HashMap::new(),
         torn: HashSet::new(),
         wanted: BTreeMap::new(),
         log: String::new(),
         tasks: 0,
+        served: 0,
         faults: true,
     };
     match sim.history(steps) {
         Ok(()) => Ok(Ended {
             log: sim.log,
             tasks: sim.tasks,
+            served: sim.served,
         }),
         Err(why) => Err(Wrong { why, log: sim.log }),
     }
@@ -124,7 +135,16 @@ impl<S: Subject> Sim<S> {
     }
 
     fn transact(&mut self, command: &Command) -> Result<Reply, TransactError> {
-        self.subject.carry_out(command)
+        let standing = self.stand(command);
+        let Answer { reply, served } = self.subject.carry_out(command, standing.as_ref());
+        for task in &served {
+            if let Err(why) = self.hand_out(task) {
+                self.wrong.get_or_insert(why);
+            }
+        }
+        self.served += served.len();
+        self.running.extend(served);
+        reply
     }
 
     fn must(&mut self, command: Command) -> Result<Reply, String> {
@@ -181,6 +201,9 @@ impl<S: Subject> Sim<S> {
     }
 
     fn check(&mut self) -> Step {
+        if let Some(why) = self.wrong.take() {
+            return Err(why);
+        }
         let mut wrong = self.subject.reference().audit();
         // A timer that is over is a sweep's to find, not the last command's.
         let now = self.clock.now_ms();

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use converge_engine::command::{Command, Reply};
+use converge_engine::command::{ClaimTasks, Command};
 use converge_engine::store::{Store, StoreError, TransactError};
 use tokio::runtime::Runtime;
 
-use super::Subject;
+use super::subject::{Answer, Subject};
 use crate::clock::ManualClock;
 use crate::memory::MemoryStore;
 use crate::state::state;
@@ -100,52 +100,60 @@ impl Mirror {
     }
 
     /// Opens what the killed process left. It holds what was answered; or one command more, whose answer never came.
-    fn take_over(&mut self, next: &Command) -> Result<Option<Reply>, TransactError> {
-        let wrong = |why: String| TransactError::Store(StoreError::Corrupt(why));
-        let store = (self.open)().map_err(wrong)?;
+    fn take_over(
+        &mut self,
+        next: &Command,
+        standing: Option<&ClaimTasks>,
+    ) -> Result<Option<Answer>, String> {
+        let store = (self.open)()?;
         let without = self.compare(&*store);
-        let mut reply = None;
+        let mut answer = None;
         if let Err(without) = without {
-            reply = Some(
-                self.reference
-                    .carry_out(std::slice::from_ref(next))
-                    .remove(0)?,
-            );
-            self.compare(&*store).map_err(|with| {
-                wrong(format!(
-                    "without the last command: {without}\nwith it: {with}"
-                ))
-            })?;
+            answer = Some(Subject::carry_out(&mut self.reference, next, standing));
+            self.compare(&*store)
+                .map_err(|with| format!("without the last command: {without}\nwith it: {with}"))?;
         }
         self.store = Some(store);
-        Ok(reply)
+        Ok(answer)
+    }
+
+    /// The same on the store that is compared.
+    fn ask(&self, store: &dyn Store, command: &Command, standing: Option<&ClaimTasks>) -> Answer {
+        let standing = standing.and_then(|claim| store.stand(claim.clone()));
+        self.runtime.block_on(async {
+            let reply = store.transact(vec![command.clone()]).await.remove(0);
+            let claimed = match standing.filter(|standing| !(standing.withdraw)()) {
+                Some(standing) => Some(standing.answer.await),
+                None => None,
+            };
+            Answer::of(reply, claimed)
+        })
     }
 }
 
 impl Subject for Mirror {
-    fn carry_out(&mut self, command: &Command) -> Result<Reply, TransactError> {
+    fn carry_out(&mut self, command: &Command, standing: Option<&ClaimTasks>) -> Answer {
+        let wrong = |why: String| Answer {
+            reply: Err(TransactError::Store(StoreError::Corrupt(why))),
+            served: Vec::new(),
+        };
         self.count += 1;
-        if self.store.is_none()
-            && self.count > self.before
-            && let Some(reply) = self.take_over(command)?
-        {
-            return Ok(reply);
+        if self.store.is_none() && self.count > self.before {
+            match self.take_over(command, standing) {
+                Ok(Some(answer)) => return answer,
+                Ok(None) => {}
+                Err(why) => return wrong(why),
+            }
         }
-        let expected = self
-            .reference
-            .carry_out(std::slice::from_ref(command))
-            .remove(0);
+        let expected = Subject::carry_out(&mut self.reference, command, standing);
         if let Some(store) = &self.store {
-            let found = self
-                .runtime
-                .block_on(store.transact(vec![command.clone()]))
-                .remove(0);
+            let found = self.ask(&**store, command, standing);
             (self.answered)();
             let (expected, found) = (format!("{expected:?}"), format!("{found:?}"));
             if expected != found {
-                return Err(TransactError::Store(StoreError::Corrupt(format!(
+                return wrong(format!(
                     "the stores answer differently to {command:?}\n  reference {expected}\n  store     {found}"
-                ))));
+                ));
             }
         }
         expected

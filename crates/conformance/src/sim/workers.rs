@@ -10,6 +10,7 @@ use converge_engine::model::{ClaimRef, Resource};
 use converge_types::ids::{KindVersion, Uid};
 use converge_types::phase::{ConditionStatus, Phase, Stage, Trigger};
 use rand::RngExt as _;
+use rand::rngs::SmallRng;
 
 use super::plan::{self, PAIRS};
 use super::{Sim, Step, Subject};
@@ -22,6 +23,28 @@ pub(super) fn claim_of(task: &Task) -> ClaimRef {
     }
 }
 
+/// A claim for a few tasks of most pairs.
+fn draw(rng: &mut SmallRng, some_left_out: bool, reserved_for_composers: u32) -> ClaimTasks {
+    let limit = rng.random_range(1..6);
+    let mut pairs: Vec<_> = PAIRS.to_vec();
+    if some_left_out && rng.random_bool(0.3) {
+        pairs.remove(rng.random_range(0..pairs.len()));
+    }
+    ClaimTasks {
+        worker: format!("w{}", rng.random_range(0..3)),
+        broker: "b".to_owned(),
+        pairs: pairs
+            .iter()
+            .filter_map(|(kind, version)| KindVersion::parse(kind, *version).ok())
+            .collect(),
+        limit,
+        reserved_for_composers,
+        suspects_on_stream: Vec::new(),
+        busy_on_stream: Vec::new(),
+        seed: (0..limit).map(|_| rng.random()).collect(),
+    }
+}
+
 impl<S: Subject> Sim<S> {
     pub(super) fn claim(&mut self) -> Step {
         let tasks = self.claim_some()?;
@@ -31,39 +54,36 @@ impl<S: Subject> Sim<S> {
 
     /// Claims a few tasks of most pairs.
     pub(super) fn claim_some(&mut self) -> Result<Vec<Task>, String> {
-        let limit = self.rng.random_range(1..6);
-        let mut pairs: Vec<_> = PAIRS.to_vec();
-        if self.faults && self.rng.random_bool(0.3) {
-            pairs.remove(self.rng.random_range(0..pairs.len()));
-        }
-        let command = ClaimTasks {
-            worker: format!("w{}", self.rng.random_range(0..3)),
-            broker: "b".to_owned(),
-            pairs: pairs
-                .iter()
-                .filter_map(|(kind, version)| KindVersion::parse(kind, *version).ok())
-                .collect(),
-            limit,
-            reserved_for_composers: u32::from(self.faults),
-            suspects_on_stream: Vec::new(),
-            busy_on_stream: Vec::new(),
-            seed: (0..limit).map(|_| self.rng.random()).collect(),
-        };
+        let reserved = u32::from(self.faults);
+        let command = draw(&mut self.rng, self.faults, reserved);
         let Reply::Claimed { tasks } = self.must(Command::Claim(command))? else {
             return Err("a claim answers tasks".to_owned());
         };
         for task in &tasks {
-            self.say(format_args!(
-                "claim {} {}/{} e{} g{}",
-                task.claim.stage,
-                task.claim.kv,
-                task.resource.row.name,
-                task.claim.epoch,
-                task.resource.row.generation
-            ));
-            self.check_task(task)?;
+            self.hand_out(task)?;
         }
         Ok(tasks)
+    }
+
+    /// A claim that stands while this command is carried out.
+    pub(super) fn stand(&mut self, command: &Command) -> Option<ClaimTasks> {
+        let rng = self.standing.as_mut()?;
+        if matches!(command, Command::Claim(_)) || !self.faults || rng.random_bool(0.6) {
+            return None;
+        }
+        Some(draw(rng, true, 0))
+    }
+
+    pub(super) fn hand_out(&mut self, task: &Task) -> Step {
+        self.say(format_args!(
+            "claim {} {}/{} e{} g{}",
+            task.claim.stage,
+            task.claim.kv,
+            task.resource.row.name,
+            task.claim.epoch,
+            task.resource.row.generation
+        ));
+        self.check_task(task)
     }
 
     /// What must hold when a task is handed out.
