@@ -152,7 +152,8 @@ pub async fn a_standing_claim_has_what_becomes_claimable_first(world: World) {
     }
     assert_eq!(answered(second).await.len(), 4);
     let demo = KindVersion::parse("demo", 1).expect("a pair");
-    assert!(signals.next().await.ready.contains(&demo));
+    let told = tokio::time::timeout(Duration::from_secs(10), signals.next()).await;
+    assert!(told.is_ok_and(|told| told.ready.contains(&demo)));
     assert_eq!(world.claim("w3", &["demo"], 9).await.len(), 2);
     assert!((elsewhere.withdraw)(), "nothing came for that one");
 }
