@@ -428,7 +428,8 @@ impl<'s> Session<'s> {
             });
         }
         self.named = named;
-        self.hungry = true;
+        // A claim that stands needs no other, and keeps its place among those of other workers.
+        self.hungry |= self.withdraw.is_none() || !self.held.is_empty();
         let (inflight, now_ms) = (self.inflight(), self.shared.store.now_ms());
         self.entry.update(|member| {
             member.inflight = inflight;
@@ -491,9 +492,13 @@ impl<'s> Session<'s> {
         Some(Box::pin(async move { vec![answer.await] }))
     }
 
-    /// Whether a round is due while a claim stands.
+    /// Whether a round is due while a claim stands; or the worker is silent, and may not be there any more.
     fn has_more_to_do(&self) -> bool {
-        self.hungry || !self.waiting.is_empty() || self.pairs.values().any(|pair| pair.changed)
+        let is_silent = self.last_message.elapsed() > self.shared.options.lease / 4;
+        is_silent
+            || self.hungry
+            || !self.waiting.is_empty()
+            || self.pairs.values().any(|pair| pair.changed)
     }
 
     /// Takes a standing claim back. `false`: there is none, or its answer comes.

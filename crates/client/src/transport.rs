@@ -16,6 +16,8 @@ const ANSWER_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
 /// How much of an answer that is not ours is quoted.
 const QUOTE_CHARS: usize = 200;
+/// A request of more bytes may break off because a server does not take so many.
+const LARGE: usize = 1024 * 1024;
 
 /// A client of one server. Cheap to clone.
 #[derive(Clone)]
@@ -213,7 +215,8 @@ impl Client {
         }
     }
 
-    fn unreachable(&self, err: &reqwest::Error) -> Error {
+    /// `sending`: bytes of a body that was being sent; a server that takes no such body says so and hangs up, which we may see first.
+    fn unreachable(&self, err: &reqwest::Error, sending: usize) -> Error {
         // The outer layers only repeat the URL; the innermost names what happened ("Connection refused").
         let mut cause: &dyn std::error::Error = err;
         while let Some(inner) = cause.source() {
@@ -221,6 +224,10 @@ impl Client {
         }
         let reason = if err.is_timeout() {
             "no answer in time".to_owned()
+        } else if sending > LARGE && !err.is_connect() {
+            format!(
+                "{cause} while {sending} bytes were being sent, which may be more than it takes"
+            )
         } else {
             cause.to_string()
         };
@@ -242,7 +249,9 @@ impl Client {
         if is_write {
             builder = builder.header("content-type", "application/json");
         }
+        let mut sending = 0;
         if let Some(body) = request.body {
+            sending = body.len();
             builder = builder.body(body);
         }
         for (name, value) in request.headers {
@@ -258,7 +267,10 @@ impl Client {
         if let Some(token) = &self.token {
             builder = builder.bearer_auth(token);
         }
-        let response = builder.send().await.map_err(|err| self.unreachable(&err))?;
+        let response = builder
+            .send()
+            .await
+            .map_err(|err| self.unreachable(&err, sending))?;
         let status = response.status();
         let header = |name: &str| {
             response
@@ -287,7 +299,7 @@ impl Client {
         while let Some(chunk) = response
             .chunk()
             .await
-            .map_err(|err| self.unreachable(&err))?
+            .map_err(|err| self.unreachable(&err, 0))?
         {
             if body.len() + chunk.len() > ANSWER_LIMIT_BYTES {
                 return Err(Error::TooLarge {

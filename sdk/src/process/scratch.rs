@@ -43,7 +43,10 @@ fn fresh_path() -> PathBuf {
         started,
     } = WorkerId::current();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("{PREFIX}{namespace}.{pid}.{started}.{number}"))
+    let name = format!("{PREFIX}{namespace}.{pid}.{started}.{number}");
+    let path = std::env::temp_dir().join(name);
+    // The program runs in the directory: a relative TMPDIR would be looked for below it.
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 /// Removes the directories that no task wanted: those that wait for a while, or all of them.
@@ -76,8 +79,8 @@ impl Scratch {
         let idle = pool().pop();
         if let Some(Idle { path, .. }) = idle {
             let scratch = Scratch { path: Some(path) };
-            let written =
-                open_script(&scratch.script(), false).and_then(|file| overwrite(file, script));
+            let written = open_script(&scratch.script(), false)
+                .and_then(|file| overwrite(file, scratch.dir(), script));
             // Whatever a cleaner of temporary files did to it: dropping it removes it, and a new one is made.
             if written.is_ok() {
                 return Ok(scratch);
@@ -140,19 +143,25 @@ impl Scratch {
 }
 
 fn open_script(path: &Path, new: bool) -> io::Result<File> {
+    // Neither a link nor a pipe that somebody put there is followed or waited for.
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     OpenOptions::new()
         .write(true)
         .create_new(new)
         .mode(0o600)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .custom_flags(flags.bits().cast_signed())
         .open(path)
 }
 
-/// Cutting a file to nothing first would cost more than writing it.
-fn overwrite(mut file: File, script: &[u8]) -> io::Result<()> {
+/// Writes over a script that is still as it was made. Cutting it to nothing first would cost more than writing it.
+fn overwrite(mut file: File, dir: &Path, script: &[u8]) -> io::Result<()> {
+    let meta = file.metadata()?;
+    if !is_private_file(&meta) || !fs::symlink_metadata(dir).is_ok_and(|dir| is_private_dir(&dir)) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
     file.write_all(script)?;
     let length = script.len() as u64;
-    if file.metadata()?.len() > length {
+    if meta.len() > length {
         file.set_len(length)?;
     }
     Ok(())
@@ -160,16 +169,30 @@ fn overwrite(mut file: File, script: &[u8]) -> io::Result<()> {
 
 /// Nobody but the worker may enter, and nothing is in it but the script, of which there is no other link.
 fn is_as_made(path: &Path) -> bool {
-    let is_private_dir = fs::symlink_metadata(path)
-        .is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o7777 == 0o700);
-    let is_private_file = || {
-        fs::symlink_metadata(path.join(SCRIPT)).is_ok_and(|meta| {
-            meta.is_file() && meta.nlink() == 1 && meta.permissions().mode() & 0o7777 == 0o600
-        })
-    };
+    let has_private_script =
+        || fs::symlink_metadata(path.join(SCRIPT)).is_ok_and(|script| is_private_file(&script));
     // With a file of that name in it, a directory with one entry has no other.
     let is_alone = || fs::read_dir(path).is_ok_and(|entries| entries.take(2).count() == 1);
-    is_private_dir && is_private_file() && is_alone()
+    fs::symlink_metadata(path).is_ok_and(|dir| is_private_dir(&dir))
+        && has_private_script()
+        && is_alone()
+}
+
+fn is_private_dir(meta: &fs::Metadata) -> bool {
+    meta.is_dir() && meta.permissions().mode() & 0o7777 == 0o700 && is_ours(meta)
+}
+
+fn is_private_file(meta: &fs::Metadata) -> bool {
+    meta.is_file()
+        && meta.nlink() == 1
+        && meta.permissions().mode() & 0o7777 == 0o600
+        && is_ours(meta)
+}
+
+/// A script that runs as root may give what it has to somebody else, who then could write the next one.
+fn is_ours(meta: &fs::Metadata) -> bool {
+    meta.uid() == rustix::process::geteuid().as_raw()
+        && meta.gid() == rustix::process::getegid().as_raw()
 }
 
 impl Drop for Scratch {
@@ -313,6 +336,19 @@ mod tests {
             }),
             ("gone altogether", |dir| fs::remove_dir_all(dir).unwrap()),
         ];
+        let given_away: [(&str, Change); 2] = [
+            ("owner of the directory", |dir| {
+                std::os::unix::fs::chown(dir, Some(65534), None).unwrap();
+            }),
+            ("owner of the script", |dir| {
+                std::os::unix::fs::chown(dir.join(SCRIPT), Some(65534), None).unwrap();
+            }),
+        ];
+        // Only root can give a file away.
+        let is_root = rustix::process::geteuid().is_root();
+        let changes = changes
+            .into_iter()
+            .chain(given_away.into_iter().filter(|_| is_root));
         for (what, change) in changes {
             remove_idle(true);
             let mut scratch = Scratch::create(b"one").unwrap();
@@ -341,6 +377,41 @@ mod tests {
         let second = Scratch::create(b"two").unwrap();
         assert_eq!(fs::read(second.script()).unwrap(), b"two");
         remove_idle(true);
+    }
+
+    #[test]
+    fn a_kept_directory_that_somebody_changed_is_not_used() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 4] = [
+            ("a pipe nobody reads", |dir| {
+                fs::remove_file(dir.join(SCRIPT)).unwrap();
+                let mode = rustix::fs::Mode::from_bits_truncate(0o600);
+                let kind = rustix::fs::FileType::Fifo;
+                rustix::fs::mknodat(rustix::fs::CWD, dir.join(SCRIPT), kind, mode, 0).unwrap();
+            }),
+            ("a link", |dir| {
+                fs::remove_file(dir.join(SCRIPT)).unwrap();
+                std::os::unix::fs::symlink("/dev/null", dir.join(SCRIPT)).unwrap();
+            }),
+            ("a second link", |dir| {
+                fs::hard_link(dir.join(SCRIPT), dir.join("more")).unwrap();
+            }),
+            ("a directory others may enter", |dir| {
+                fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+            }),
+        ];
+        for (what, change) in changes {
+            remove_idle(true);
+            let mut first = Scratch::create(b"one").unwrap();
+            assert!(first.remove_quickly(true));
+            let kept = pool().last().unwrap().path.clone();
+            change(&kept);
+            let second = Scratch::create(b"two").unwrap();
+            assert_ne!(second.dir(), kept, "{what}");
+            assert_eq!(fs::read(second.script()).unwrap(), b"two", "{what}");
+            assert!(!kept.exists(), "{what}");
+        }
     }
 
     fn inode_of(path: &Path) -> u64 {

@@ -108,6 +108,28 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         .unwrap_or_else(|_| panic!("{what}"));
 }
 
+/// A stream of `demo`, whose worker has four slots.
+fn start(broker: &Broker, outbox: &Outbox) -> (mpsc::Sender<In>, tokio::task::JoinSet<()>) {
+    let (upstream, sent_up) = mpsc::channel(8);
+    let decoder = tonic_prost::ProstCodec::<(), WorkStreamClientMsg>::default().decoder();
+    let inbound = Streaming::new_request(decoder, Upstream(sent_up), None, None);
+    let (broker, outbox) = (broker.clone(), outbox.clone());
+    let mut session = tokio::task::JoinSet::new();
+    session.spawn(async move {
+        let activity = Activity::new();
+        let name = "worker".to_owned();
+        run(broker.shared(), 1, name, inbound, outbox, activity).await;
+    });
+    let subscribe = In::Subscribe(Subscribe {
+        kinds: vec!["demo".to_owned()],
+        kind_versions: vec![1],
+        max_inflight: 4,
+        resumed: Vec::new(),
+    });
+    upstream.try_send(subscribe).unwrap();
+    (upstream, session)
+}
+
 /// A worker with nothing to do has a claim with the store, for as long as it may have one.
 #[tokio::test]
 async fn a_claim_stands_while_there_is_nothing_to_do_and_goes_when_none_may_be_made() {
@@ -117,32 +139,8 @@ async fn a_claim_stands_while_there_is_nothing_to_do_and_goes_when_none_may_be_m
     world.manifest(&leaf("demo")).await;
     let broker = Broker::new(store.clone(), Options::default());
     let outbox = Outbox::default();
-    let (upstream, sent_up) = mpsc::channel(8);
-    let decoder = tonic_prost::ProstCodec::<(), WorkStreamClientMsg>::default().decoder();
-    let inbound = Streaming::new_request(decoder, Upstream(sent_up), None, None);
-    let mut session = tokio::task::JoinSet::new();
-    session.spawn({
-        let (broker, outbox) = (broker.clone(), outbox.clone());
-        async move {
-            let activity = Activity::new();
-            run(
-                broker.shared(),
-                1,
-                "worker".to_owned(),
-                inbound,
-                outbox,
-                activity,
-            )
-            .await;
-        }
-    });
+    let (upstream, mut session) = start(&broker, &outbox);
     let send = |body| upstream.try_send(body).unwrap();
-    send(In::Subscribe(Subscribe {
-        kinds: vec!["demo".to_owned()],
-        kind_versions: vec![1],
-        max_inflight: 4,
-        resumed: Vec::new(),
-    }));
     let mut down = outbox.stream();
     let mut next = async || down.next().await.unwrap().unwrap().body.unwrap();
     until("a claim stands", || store.standing() == 1).await;
@@ -201,4 +199,25 @@ async fn a_claim_stands_while_there_is_nothing_to_do_and_goes_when_none_may_be_m
         .expect("the session ends with its stream")
         .unwrap()
         .unwrap();
+}
+
+/// What becomes claimable goes to a worker that is there, if there is one.
+#[tokio::test]
+async fn no_claim_stands_for_a_worker_that_is_silent() {
+    let clock = ManualClock::at(1_700_000_000_000);
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let world = World::on(store.clone(), clock);
+    world.manifest(&leaf("demo")).await;
+    let options = Options {
+        lease: Duration::from_millis(200),
+        ..Options::default()
+    };
+    let broker = Broker::new(store.clone(), options);
+    let (upstream, _session) = start(&broker, &Outbox::default());
+    until("a claim stands", || store.standing() == 1).await;
+    until("nothing was heard for long", || store.standing() == 0).await;
+    upstream
+        .try_send(In::Heartbeat(WorkHeartbeat::default()))
+        .unwrap();
+    until("it is there again", || store.standing() == 1).await;
 }
