@@ -130,6 +130,16 @@ fn start(broker: &Broker, outbox: &Outbox) -> (mpsc::Sender<In>, tokio::task::Jo
     (upstream, session)
 }
 
+fn success(task: crate::generated::StageTask) -> In {
+    In::Complete(crate::generated::StageComplete {
+        lease_token: task.lease_token,
+        claim_epoch: task.claim_epoch,
+        stage: task.stage,
+        status: Bytes::from_static(b"{}"),
+        ..Default::default()
+    })
+}
+
 /// A worker with nothing to do has a claim with the store, for as long as it may have one.
 #[tokio::test]
 async fn a_claim_stands_while_there_is_nothing_to_do_and_goes_when_none_may_be_made() {
@@ -153,13 +163,7 @@ async fn a_claim_stands_while_there_is_nothing_to_do_and_goes_when_none_may_be_m
         panic!("no task")
     };
     assert_eq!(store.standing(), 0);
-    send(In::Complete(crate::generated::StageComplete {
-        lease_token: task.lease_token,
-        claim_epoch: task.claim_epoch,
-        stage: task.stage,
-        status: Bytes::from_static(b"{}"),
-        ..Default::default()
-    }));
+    send(success(task));
     until("a claim stands again", || store.standing() == 1).await;
 
     // A pair that has no worker for now is not claimed, another word and it is.
@@ -179,13 +183,7 @@ async fn a_claim_stands_while_there_is_nothing_to_do_and_goes_when_none_may_be_m
     let Out::Task(task) = next().await else {
         panic!("no task")
     };
-    send(In::Complete(crate::generated::StageComplete {
-        lease_token: task.lease_token,
-        claim_epoch: task.claim_epoch,
-        stage: task.stage,
-        status: Bytes::from_static(b"{}"),
-        ..Default::default()
-    }));
+    send(success(task));
     until("a claim stands again", || store.standing() == 1).await;
 
     // Nor is anything claimed once claims are held.
@@ -209,7 +207,8 @@ async fn no_claim_stands_for_a_worker_that_is_silent() {
     let world = World::on(store.clone(), clock);
     world.manifest(&leaf("demo")).await;
     let options = Options {
-        lease: Duration::from_millis(200),
+        // Silent after a second: a machine that stands still for a moment is none.
+        lease: Duration::from_secs(4),
         ..Options::default()
     };
     let broker = Broker::new(store.clone(), options);
