@@ -28,7 +28,7 @@ pub(crate) struct Options {
 /// How the programs are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
-    /// Only what is needed: the shortest way from a fresh clone.
+    /// Only what is needed, and nothing optimised: the shortest way from a fresh clone.
     Least,
     /// The same, optimised.
     Release,
@@ -69,7 +69,7 @@ impl Programs {
             (_, None) => {}
         }
         match options.build {
-            Build::Least => {}
+            Build::Least => selection.extend(["--profile", "quick"]),
             Build::Release => selection.push("--release"),
             Build::AsTested => selection = tree::AS_TESTED.to_vec(),
         }
