@@ -17,6 +17,7 @@ use super::WorkerError;
 use super::backoff::Backoff;
 use super::convert;
 use super::drain::Drain;
+use super::gather::Gathered;
 use super::handler;
 use super::pairs::Pairs;
 use super::results::Results;
@@ -31,8 +32,6 @@ use crate::wire::{StageComplete, WorkHeartbeat, work_stream_server_msg};
 
 /// Events taken from one source in one turn.
 const BATCH: usize = 256;
-/// How long the result of a task waits for company, unless a quarter of the tasks that run have theirs.
-const GATHER: Duration = Duration::from_millis(2);
 /// The longest interval between pings that a broker can ask for.
 const MAX_KEEPALIVE: Duration = Duration::from_secs(300);
 
@@ -47,9 +46,7 @@ pub(crate) struct Core {
     pub(super) session: Option<Session>,
     pub(super) drain: Option<Drain>,
     pub(super) handlers: JoinSet<(u64, StageComplete)>,
-    /// Results that wait for others to go with, and since when.
-    gathered: Vec<(u64, StageComplete)>,
-    gathered_since: Instant,
+    gathered: Gathered,
     pub(super) handle: Handle,
     pub(super) stop: Pin<Box<WaitForCancellationFutureOwned>>,
     pub(super) abandon: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -89,8 +86,7 @@ impl Core {
             session: None,
             drain: None,
             handlers: JoinSet::new(),
-            gathered: Vec::new(),
-            gathered_since: now,
+            gathered: Gathered::default(),
             handle,
             stop: Box::pin(stop.cancelled_owned()),
             abandon: Box::pin(abandon.cancelled_owned()),
@@ -260,22 +256,23 @@ impl Core {
         true
     }
 
-    /// A message, a commit and a new task cost the same for one result as for several: where many run one waits a moment for others.
     fn gather(&mut self, ended: (u64, StageComplete)) {
-        if self.gathered.is_empty() {
-            self.gathered_since = Instant::now();
-            self.timers
-                .set(self.gathered_since + GATHER, Timer::Gathered);
+        let now = Instant::now();
+        let took = match self.tasks.get(ended.0).map(|task| &task.state) {
+            Some(State::Running { since, .. }) => now.duration_since(*since),
+            _ => Duration::ZERO,
+        };
+        if let Some(until) = self.gathered.add(ended, took, now) {
+            self.timers.set(until, Timer::Gathered);
         }
-        self.gathered.push(ended);
     }
 
     fn settle_gathered(&mut self, now: Instant) {
-        let few = self.gathered.len() * 4 < self.tasks.running && self.drain.is_none();
-        if few && now < self.gathered_since + GATHER {
-            return;
-        }
-        for (id, complete) in std::mem::take(&mut self.gathered) {
+        let ended = match self.drain {
+            None => self.gathered.take(self.tasks.running, now),
+            Some(_) => self.gathered.take_all(),
+        };
+        for (id, complete) in ended {
             self.finish(id, complete);
         }
     }

@@ -217,6 +217,7 @@ impl Core {
         // An empty set of handlers has forgotten whom to wake.
         self.news |= self.handlers.len() == 1;
         entry.state = State::Running {
+            since: Instant::now(),
             control,
             abort,
             cancelled_at: None,
@@ -248,6 +249,7 @@ impl Core {
                 control,
                 abort,
                 cancelled_at: Some(cancelled_at),
+                ..
             } = &task.state
         {
             // The handler may have changed its grace since.

@@ -11,6 +11,7 @@ mod convert;
 mod core;
 mod dispatch;
 mod drain;
+mod gather;
 mod handler;
 mod outbox;
 mod pairs;

@@ -38,6 +38,7 @@ pub(crate) enum State {
     Waiting(Box<StageTask>),
     /// Its handler runs.
     Running {
+        since: Instant,
         control: TaskControl,
         abort: AbortHandle,
         cancelled_at: Option<Instant>,
