@@ -127,7 +127,8 @@ pub struct RunOptions {
     pub max_parallel: usize,
     /// `WORKER_DRAIN_TIMEOUT`, default 50 s: how long running tasks may finish after shutdown begins.
     pub drain_timeout: Duration,
-    /// `HEALTH_ADDR`, default off.
+    /// `HEALTH_ADDR`, default off: serve `/livez`, `/healthz`, `/readyz` and Prometheus `/metrics` there, over plain HTTP. What
+    /// they answer is in the crate's `METRICS.md`. Port 0 takes a free one, which the log names.
     pub health_addr: Option<SocketAddr>,
     /// `LOG_LEVEL`, default `info`: a level or a filter such as `info,converge_sdk=debug`. Read by `serve` only.
     pub log_level: String,

@@ -1,4 +1,4 @@
-//! `serve`: what the `main` of a worker calls. Environment, signals and logging around [`run_worker`].
+//! `serve`: what the `main` of a worker calls. Environment, signals and logging around [`run_worker`](crate::run_worker).
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use crate::{LogFormat, OptionsError, Provider, RunOptions, WorkerError, run_worker};
+use crate::worker::{Endpoint, run_worker_at};
+use crate::{LogFormat, OptionsError, Provider, RunOptions, WorkerError};
 
 /// The exit code after a second signal, as a shell reports a program that SIGINT ended.
 const EXIT_SECOND_SIGNAL: i32 = 130;
@@ -42,7 +43,7 @@ impl ServeError {
 /// Serves the providers until SIGTERM or SIGINT, then drains.
 ///
 /// Reads [`RunOptions::from_env`], installs a `tracing` subscriber that writes to stderr if none is set, and runs
-/// [`run_worker`]. A second signal kills the programs of all tasks, reports nothing and exits with 130.
+/// [`run_worker`](crate::run_worker). A second signal kills the programs of all tasks, reports nothing and exits with 130.
 ///
 /// # Errors
 /// Before anything is dialled if the environment is not usable; at the end if a drain could not deliver every result.
@@ -59,6 +60,8 @@ pub async fn serve_with(
     options: RunOptions,
 ) -> Result<(), ServeError> {
     start_logging(&options);
+    // An address that cannot be had shows before what a killed worker left is waited for.
+    let endpoint = options.health_addr.map(Endpoint::bind).transpose()?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     let shutdown = CancellationToken::new();
@@ -81,7 +84,7 @@ pub async fn serve_with(
         _ = crate::process::prepare_worker() => {}
         () = shutdown.cancelled() => {}
     }
-    let ended = run_worker(providers, options, shutdown.cancelled_owned()).await;
+    let ended = run_worker_at(providers, options, endpoint, shutdown.cancelled_owned()).await;
     #[cfg(feature = "process")]
     crate::process::clean_up();
     Ok(ended?)

@@ -74,6 +74,15 @@ fn worker(vars: &[(&str, &str)]) -> Child {
         .unwrap()
 }
 
+/// The names of its threads.
+fn threads(worker: &Child) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", worker.id())).unwrap();
+    // One may have ended since.
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.map(|name| name.trim().to_owned()).collect()
+}
+
 fn signal(worker: &Child, name: &str) {
     let status = Command::new("kill")
         .args([name, &worker.id().to_string()])
@@ -113,6 +122,15 @@ async fn sigterm_drains_and_exits_with_0() {
                 .is_some_and(|look| look.is_synced())
         })
         .await;
+    let threads = threads(&worker);
+    assert!(
+        threads.contains(&"converge-worker".to_owned()),
+        "{threads:?}"
+    );
+    assert!(
+        !threads.contains(&"converge-health".to_owned()),
+        "nothing listens unless it is told to: {threads:?}"
+    );
     signal(&worker, "-TERM");
     assert_eq!(ended(&mut worker).await.code(), Some(0));
     let log = stderr(&mut worker);

@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -190,6 +191,59 @@ fn serving_says_so_in_one_line_and_a_signal_ends_it_in_order() {
         (worker.wait().unwrap().code(), rest.as_str()),
         (Some(0), "")
     );
+}
+
+/// The answer to a GET, from a server that closes the connection behind it.
+fn get(addr: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: worker\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn probes_and_prometheus_are_answered_where_health_addr_says() {
+    let variables = [
+        ("BROKER_ADDR", "http://127.0.0.1:9"),
+        ("WORKER_KINDS", "stdshell,stdcel"),
+        ("WORKER_MAX_PARALLEL", "7"),
+    ];
+    let mut worker = stdworker(&["--health-addr", "127.0.0.1:0"], &variables)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines();
+    let addr = lines.find_map(|line| {
+        let line = line.unwrap();
+        let (_, addr) = line.split_once("/metrics addr=")?;
+        Some(addr.to_owned())
+    });
+    let addr = addr.expect("the log says where");
+    let live = get(&addr, "/livez");
+    assert!(live.starts_with("HTTP/1.1 200 "), "{live}");
+    let ready = get(&addr, "/readyz");
+    assert!(ready.starts_with("HTTP/1.1 503 "), "{ready}");
+    assert!(
+        ready.contains("\"stream\",\"ok\":false") && ready.contains("pair stdshell/v1"),
+        "{ready}"
+    );
+    let metrics = get(&addr, "/metrics");
+    assert!(metrics.contains("\nconverge_worker_slots 7\n"), "{metrics}");
+
+    let taken = output(&["--health-addr", &addr], &variables);
+    let stderr = String::from_utf8(taken.stderr).unwrap();
+    assert_eq!(taken.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains(&format!("HEALTH_ADDR={addr}")) && stderr.contains("in use"),
+        "{stderr}"
+    );
+
+    let pid = Pid::from_raw(worker.id().try_into().unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
+    let rest = lines.map(Result::unwrap).collect::<Vec<_>>();
+    assert_eq!(worker.wait().unwrap().code(), Some(0), "{rest:?}");
 }
 
 #[test]

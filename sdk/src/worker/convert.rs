@@ -16,6 +16,8 @@ const MAX_STATUS: usize = 64 << 20;
 pub(crate) const MAX_MESSAGE: usize = 512 << 20;
 /// Longest error message, in bytes.
 const MAX_ERROR: usize = 8 << 10;
+/// How the message of a result begins that is no outcome of its handler.
+const INTERRUPTED: &str = "interrupted: ";
 
 /// The stage by its number on the wire.
 pub(crate) fn stage(number: i32) -> Option<Stage> {
@@ -252,7 +254,17 @@ pub(crate) fn failed(claim: &Claim, terminal: bool, message: &str) -> wire::Stag
 
 /// What was not the handler's own outcome: it counts as no attempt.
 pub(crate) fn interrupted(claim: &Claim, why: &str) -> wire::StageComplete {
-    failed(claim, false, &format!("interrupted: {why}"))
+    failed(claim, false, &format!("{INTERRUPTED}{why}"))
+}
+
+/// Whether a result says that its task failed.
+pub(crate) fn is_failure(complete: &wire::StageComplete) -> bool {
+    !complete.error_message.is_empty()
+}
+
+/// Whether a result says that its task was cut short.
+pub(crate) fn is_interrupted(complete: &wire::StageComplete) -> bool {
+    complete.error_message.starts_with(INTERRUPTED)
 }
 
 /// A failure with what its handler wants to be stored beside it.

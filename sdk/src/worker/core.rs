@@ -17,8 +17,11 @@ use super::WorkerError;
 use super::backoff::Backoff;
 use super::convert;
 use super::drain::Drain;
+use super::endpoint::Exposed;
 use super::gather::Gathered;
 use super::handler;
+use super::health::Health;
+use super::metrics::{Metrics, count};
 use super::pairs::Pairs;
 use super::results::Results;
 use super::session::Session;
@@ -39,6 +42,8 @@ type Dialling = Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Sen
 
 pub(crate) struct Core {
     pub(super) options: Arc<RunOptions>,
+    pub(super) health: Arc<Health>,
+    pub(super) metrics: Metrics,
     pub(super) pairs: Pairs,
     pub(super) tasks: Tasks,
     pub(super) results: Results,
@@ -67,15 +72,25 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// The loop, and what it will show to those who ask from outside.
     pub(crate) fn new(
         pairs: Pairs,
         options: RunOptions,
         handle: Handle,
         stop: CancellationToken,
         abandon: CancellationToken,
-    ) -> Self {
+    ) -> (Self, Exposed) {
         let now = Instant::now();
-        Self {
+        let kinds = || pairs.list.iter().map(|pair| &pair.kind);
+        let health = Arc::new(Health::new(kinds(), options.heartbeat_interval));
+        let (metrics, exposition) = Metrics::new(kinds(), options.max_parallel);
+        let exposed = Exposed {
+            health: Arc::clone(&health),
+            metrics: exposition,
+        };
+        let core = Self {
+            health,
+            metrics,
             pairs,
             tasks: Tasks::default(),
             results: Results::new(
@@ -102,7 +117,8 @@ impl Core {
             served: false,
             news: false,
             options: Arc::new(options),
-        }
+        };
+        (core, exposed)
     }
 
     /// Runs until drained or abandoned.
@@ -156,6 +172,7 @@ impl Core {
         self.settle_gathered(now);
         self.settle_ended();
         self.start_tasks();
+        self.show(now);
         if let Some(end) = self.poll_drain(cx, now) {
             return Poll::Ready(end);
         }
@@ -168,6 +185,26 @@ impl Core {
         Poll::Pending
     }
 
+    /// Shows those who ask from outside how things stand after this turn.
+    fn show(&mut self, now: Instant) {
+        let (health, metrics) = (&self.health, &self.metrics);
+        let up_since = self.session.as_ref().and_then(|session| session.up_since);
+        health.turned(now);
+        health.stream(up_since.is_some(), up_since.unwrap_or(self.down_since));
+        health.draining(self.drain.is_some());
+        metrics.stream_up.set(up_since.is_some().into());
+        metrics.draining.set(self.drain.is_some().into());
+        for (at, pair) in self.pairs.list.iter().enumerate() {
+            let state = pair.state();
+            health.pair(at, state);
+            metrics.pairs[at].stands(state);
+        }
+        metrics.slots_used.set(count(self.tasks.running));
+        metrics.results.set(count(self.results.len()));
+        metrics.results_bytes.set(count(self.results.bytes()));
+        metrics.results_evicted.inc_by(self.results.take_evicted());
+    }
+
     /// Takes what the session has to say. True if there may be more at once.
     fn take_messages(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(session) = &mut self.session else {
@@ -175,6 +212,7 @@ impl Core {
         };
         if session.poll_up(cx).is_ready() {
             self.uncertain.store(false, Ordering::Release);
+            self.metrics.streams.inc();
         }
         let mut more = true;
         for _ in 0..BATCH {
@@ -262,6 +300,7 @@ impl Core {
             Some(State::Running { since, .. }) => now.duration_since(*since),
             _ => Duration::ZERO,
         };
+        self.handler_ended(ended.0, took);
         if let Some(until) = self.gathered.add(ended, took, now) {
             self.timers.set(until, Timer::Gathered);
         }
@@ -285,6 +324,9 @@ impl Core {
         let Some(task) = self.tasks.get(id) else {
             return;
         };
+        if let State::Running { since, .. } = &task.state {
+            self.handler_ended(id, since.elapsed());
+        }
         let complete = match &task.state {
             State::Running { control, .. } if error.is_cancelled() => {
                 tracing::warn!(
@@ -327,6 +369,7 @@ impl Core {
             }
             Timer::Dial => {
                 if self.session.is_none() && self.dialling.is_none() && now >= self.dial_at {
+                    self.metrics.dials.inc();
                     let options = Arc::clone(&self.options);
                     let keepalive = self.keepalive;
                     self.dialling = Some(Box::pin(async move { dial(&options, keepalive).await }));
@@ -375,6 +418,8 @@ impl Core {
             beat.lease_token.push(task.claim.token.clone());
             beat.claim_epoch.push(task.claim.epoch);
         }
-        session.outbox.push(Body::Heartbeat(beat));
+        let before = session.outbox.pushed();
+        let after = session.outbox.push(Body::Heartbeat(beat));
+        self.metrics.heartbeats.inc_by(after - before);
     }
 }

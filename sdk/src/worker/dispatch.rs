@@ -216,6 +216,7 @@ impl Core {
             .spawn_on(async move { (id, run.await) }, &self.handle);
         // An empty set of handlers has forgotten whom to wake.
         self.news |= self.handlers.len() == 1;
+        self.metrics.pairs[entry.pair].running.inc();
         entry.state = State::Running {
             since: Instant::now(),
             control,
@@ -293,8 +294,25 @@ impl Core {
         }
     }
 
-    /// A task has its result. It is answered once the result is in the buffer; until then it keeps its slot.
+    /// A handler is no more: it has ended or was dropped.
+    pub(super) fn handler_ended(&self, id: u64, took: Duration) {
+        if let Some(task) = self.tasks.get(id) {
+            let metrics = &self.metrics.pairs[task.pair];
+            metrics.running.dec();
+            metrics.durations.observe(took);
+        }
+    }
+
+    /// A task has its result.
     pub(super) fn finish(&mut self, id: u64, complete: StageComplete) {
+        if let Some(task) = self.tasks.get(id) {
+            self.metrics.pairs[task.pair].ended(&complete);
+            self.settle(id, complete);
+        }
+    }
+
+    /// A task is answered once its result is in the buffer; until then it keeps its slot.
+    fn settle(&mut self, id: u64, complete: StageComplete) {
         let Some(task) = self.tasks.get_mut(id) else {
             return;
         };
@@ -338,7 +356,7 @@ impl Core {
                 continue;
             };
             let complete = std::mem::take(&mut **complete);
-            self.finish(id, complete);
+            self.settle(id, complete);
             if self.tasks.get(id).is_some() {
                 // Still no room: it went to the back, and belongs to the front.
                 self.tasks.ended.rotate_right(1);
@@ -349,12 +367,14 @@ impl Core {
 
     /// Answers a task that was not taken. If even that finds no room the lease will run out.
     pub(super) fn answer(&mut self, complete: StageComplete, label: String) {
+        self.metrics.refused.inc();
         let outbox = self
             .session
             .as_ref()
             .filter(|session| !session.half_closed)
             .map(|session| &session.outbox);
         if let Err(refused) = self.results.insert(complete, label, outbox) {
+            self.metrics.results_lost.inc();
             tracing::warn!(
                 task = refused.1,
                 "no room to answer a task that cannot be taken"

@@ -4,15 +4,19 @@
 //! heartbeat; handlers run on the runtime that called it. It touches no global.
 //!
 //! `core` is the loop; `uplink` begins and ends sessions (`session`, `outbox`) and keeps configs (`pairs`); `dispatch` takes,
-//! starts and answers tasks (`tasks`, `handler`); `results` is what may not have arrived; `drain` how it ends.
+//! starts and answers tasks (`tasks`, `handler`); `results` is what may not have arrived; `drain` how it ends. What those who
+//! ask from outside are told is in `health` and `metrics`, and `endpoint` tells it.
 
 mod backoff;
 mod convert;
 mod core;
 mod dispatch;
 mod drain;
+mod endpoint;
 mod gather;
 mod handler;
+mod health;
+mod metrics;
 mod outbox;
 mod pairs;
 mod results;
@@ -23,6 +27,7 @@ mod tests;
 mod timers;
 mod uplink;
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -33,6 +38,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::outbox::Outbox;
 #[cfg(feature = "testing")]
 pub(crate) use crate::transport::Link;
+
+pub(crate) use self::endpoint::Endpoint;
 
 use self::core::Core;
 use self::pairs::Pairs;
@@ -47,6 +54,14 @@ pub enum WorkerError {
     Registration {
         /// Everything that is wrong.
         problems: Vec<String>,
+    },
+    /// The health endpoint cannot listen on its address.
+    #[error("HEALTH_ADDR={addr}: could not listen there; port 0 takes a free one")]
+    Health {
+        /// The address.
+        addr: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
     },
     /// The worker's own thread could not be started.
     #[error("could not start the worker's thread")]
@@ -65,14 +80,26 @@ pub enum WorkerError {
 /// Serves the providers until `shutdown` resolves, then drains.
 ///
 /// Must be called on a Tokio runtime: handlers run on it. Dropping the returned future drops the handlers and closes the
-/// connection at once, without a drain.
+/// connection at once, without a drain. With [`RunOptions::health_addr`] the health endpoint answers from before anything is
+/// dialled until the drain is over.
 ///
 /// # Errors
-/// [`WorkerError::Registration`] before anything is dialled; [`WorkerError::Unsent`] if a drain could not deliver everything.
-/// An unreachable broker is no error: the worker keeps trying.
+/// [`WorkerError::Registration`] and [`WorkerError::Health`] before anything is dialled; [`WorkerError::Unsent`] if a drain could
+/// not deliver everything. An unreachable broker is no error: the worker keeps trying.
 pub async fn run_worker(
     providers: Vec<Arc<dyn Provider>>,
     options: RunOptions,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), WorkerError> {
+    let endpoint = options.health_addr.map(Endpoint::bind).transpose()?;
+    run_worker_at(providers, options, endpoint, shutdown).await
+}
+
+/// [`run_worker`] with an endpoint that listens already, whatever the options say of it.
+pub(crate) async fn run_worker_at(
+    providers: Vec<Arc<dyn Provider>>,
+    options: RunOptions,
+    endpoint: Option<Endpoint>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), WorkerError> {
     let pairs = Pairs::register(providers, &options)?;
@@ -85,9 +112,6 @@ pub async fn run_worker(
             problems: vec![problem],
         });
     }
-    if let Some(addr) = options.health_addr {
-        tracing::warn!(%addr, "HEALTH_ADDR is set, but this version serves no health endpoint");
-    }
     let stop = CancellationToken::new();
     let abandon = CancellationToken::new();
     let _abandon_on_drop = abandon.clone().drop_guard();
@@ -95,7 +119,10 @@ pub async fn run_worker(
         .enable_all()
         .build()
         .map_err(WorkerError::Thread)?;
-    let core = Core::new(pairs, options, Handle::current(), stop.clone(), abandon);
+    let (core, exposed) = Core::new(pairs, options, Handle::current(), stop.clone(), abandon);
+    let endpoint = endpoint
+        .map(|endpoint| endpoint.serve(exposed))
+        .transpose()?;
     let (report, ended) = tokio::sync::oneshot::channel();
     let subscriber = tracing::dispatcher::get_default(Clone::clone);
     std::thread::Builder::new()
@@ -118,5 +145,8 @@ pub async fn run_worker(
             ended.await
         }
     };
+    if let Some(endpoint) = endpoint {
+        endpoint.stop().await;
+    }
     result.unwrap_or(Err(WorkerError::Lost))
 }

@@ -63,6 +63,11 @@ impl Outbox {
         number
     }
 
+    /// The number of the last message that was appended.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.queue().pushed
+    }
+
     /// The number of the last message that the transport has taken.
     pub(crate) fn taken(&self) -> u64 {
         self.queue().taken

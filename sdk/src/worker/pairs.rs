@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::WorkerError;
 use super::handler::panic_message;
+use super::health::PairState;
 use crate::options::RunOptions;
 use crate::{KindVersion, Provider, ProviderConfig};
 
@@ -39,6 +40,16 @@ impl Pair {
     /// True if the provider wants tasks.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready && !self.shed
+    }
+
+    /// How it stands, for those who ask from outside.
+    pub(crate) fn state(&self) -> PairState {
+        match (self.shed, self.ready, self.fresh) {
+            (true, ..) => PairState::Broken,
+            (false, false, _) => PairState::NotReady,
+            (false, true, false) => PairState::Unprimed,
+            (false, true, true) => PairState::Ready,
+        }
     }
 
     /// Asks the provider whether it is ready.

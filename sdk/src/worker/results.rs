@@ -20,6 +20,8 @@ struct Entry {
     size: usize,
     /// Its number in the outbox of the current session.
     number: Option<u64>,
+    /// It was given to a session once.
+    tried: bool,
     /// When it was seen to have been taken.
     sent_at: Option<Instant>,
 }
@@ -37,6 +39,8 @@ pub(crate) struct Results {
     bytes: usize,
     max_entries: usize,
     max_bytes: usize,
+    /// Those that were sent and forgotten early, to make room.
+    evicted: u64,
 }
 
 impl Results {
@@ -46,6 +50,7 @@ impl Results {
             bytes: 0,
             max_entries,
             max_bytes,
+            evicted: 0,
         }
     }
 
@@ -64,6 +69,7 @@ impl Results {
             let taken = outbox.map_or(0, Outbox::taken);
             while !self.fits(size) && self.front_is_sent(taken) {
                 self.forget_front();
+                self.evicted += 1;
             }
             if !self.fits(size) {
                 return Err(Box::new((complete, label)));
@@ -76,6 +82,7 @@ impl Results {
             label,
             size,
             number,
+            tried: number.is_some(),
             sent_at: None,
         });
         Ok(())
@@ -124,11 +131,14 @@ impl Results {
         }
     }
 
-    /// Sends everything on a new session.
-    pub(crate) fn resend(&mut self, outbox: &Outbox) {
+    /// Sends everything on a new session. Returns how many had been given to another before.
+    pub(crate) fn resend(&mut self, outbox: &Outbox) -> u64 {
+        let mut again = 0;
         for entry in &mut self.entries {
             entry.number = Some(outbox.push(Body::Complete(entry.complete.clone())));
+            again += u64::from(std::mem::replace(&mut entry.tried, true));
         }
+        again
     }
 
     /// The claims of all results, for `resumed`.
@@ -162,6 +172,20 @@ impl Results {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The size of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many sent ones were forgotten to make room since this was last asked.
+    pub(crate) fn take_evicted(&mut self) -> u64 {
+        std::mem::take(&mut self.evicted)
     }
 }
 
@@ -203,6 +227,7 @@ mod tests {
         upstream.next().await.unwrap();
         assert!(insert(&mut results, 3, Some(&outbox)));
         assert_eq!(epochs(&results), [2, 3]);
+        assert_eq!((results.take_evicted(), results.take_evicted()), (1, 0));
         assert!(!results.all_sent(Some(&outbox)));
         upstream.next().await.unwrap();
         upstream.next().await.unwrap();
@@ -228,7 +253,7 @@ mod tests {
         assert_eq!(epochs(&results), [1]);
         results.unsend();
         let next = Outbox::default();
-        results.resend(&next);
+        assert_eq!(results.resend(&next), 1);
         next.upstream().next().await.unwrap();
         results.expire(&next, lease, now + lease * 3);
         assert_eq!(

@@ -4,6 +4,7 @@
 mod configs;
 mod draining;
 mod frames;
+mod health;
 mod hostile;
 mod leases;
 mod running;

@@ -47,7 +47,8 @@ impl Core {
         self.session = Some(Session::open(connection, outbox));
         self.advertise();
         if let Some(session) = &self.session {
-            self.results.resend(&session.outbox);
+            let again = self.results.resend(&session.outbox);
+            self.metrics.results_resent.inc_by(again);
         }
         self.pull(now);
         self.timers.set(
@@ -65,11 +66,13 @@ impl Core {
         }
         if let Some(up_since) = session.and_then(|session| session.up_since) {
             self.down_since = now;
+            self.metrics.streams_lost.inc();
             self.timers.set(now + self.options.lease, Timer::Uncertain);
             if now.duration_since(up_since) >= self.options.healthy_after {
                 self.backoff.reset();
             }
         }
+        self.health.no_stream(why);
         self.results.unsend();
         let busy = !self.tasks.is_empty() || !self.results.is_empty();
         let max = if busy {
@@ -103,6 +106,7 @@ impl Core {
         let _entered = runtime.enter();
         let pair = &mut self.pairs.list[at];
         pair.pushes += 1;
+        self.metrics.pairs[at].pushes.inc();
         pair.set_config(ProviderConfig::from_wire(update.config, update.bundle));
         self.advertise();
     }
@@ -143,6 +147,7 @@ impl Core {
         let answer = match answer {
             Ok(answer) => answer,
             Err(status) => {
+                self.metrics.pull_failures.inc();
                 let why = self.session.as_ref().map(|session| session.why(&status));
                 let pause = self.pull_backoff.next(self.options.backoff_max);
                 tracing::warn!(

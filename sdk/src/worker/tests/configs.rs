@@ -166,7 +166,7 @@ async fn a_push_that_came_after_a_pull_was_sent_beats_its_answer() {
     let options = options("127.0.0.1:1");
     let pairs = Pairs::register(vec![Arc::new(noting(&notes))], &options).unwrap();
     let (stop, abandon) = (CancellationToken::new(), CancellationToken::new());
-    let mut core = Core::new(
+    let (mut core, _) = Core::new(
         pairs,
         options,
         tokio::runtime::Handle::current(),
