@@ -130,7 +130,7 @@ impl Environment {
     #[must_use]
     pub fn inherited(inherit: &Inherit) -> Self {
         let base = match inherit {
-            Inherit::All => worker_variables(),
+            Inherit::All => Arc::clone(&worker().passed),
             Inherit::Only(patterns) if patterns.is_empty() => Pairs::from([]),
             Inherit::Only(patterns) => {
                 let patterns: Vec<WildMatch> = patterns
@@ -141,7 +141,8 @@ impl Environment {
                     name.to_str()
                         .is_some_and(|name| patterns.iter().any(|pattern| pattern.matches(name)))
                 };
-                worker_variables()
+                worker()
+                    .passed
                     .iter()
                     .filter(|(name, _)| admitted(name))
                     .cloned()
@@ -211,6 +212,21 @@ impl Environment {
         self
     }
 
+    /// Makes it the environment of `command`, which has not been given any.
+    pub(super) fn give_to(&self, command: &mut std::process::Command) {
+        if !Arc::ptr_eq(&self.base, &worker().passed) {
+            command.env_clear().envs(self.iter());
+            return;
+        }
+        // What is inherited anyway need not be copied twice.
+        for name in &worker().withheld {
+            command.env_remove(name);
+        }
+        command
+            .envs(&self.overlay)
+            .envs(self.fixed.iter().map(|(name, value)| (name, value)));
+    }
+
     /// Takes one variable out of every layer.
     pub fn remove(&mut self, name: &str) -> &mut Self {
         let name = OsStr::new(name);
@@ -266,18 +282,24 @@ impl Environment {
     }
 }
 
-/// The worker's environment, read once (nothing may change it while threads run), without its credentials.
-fn worker_variables() -> Pairs {
-    static VARIABLES: OnceLock<Pairs> = OnceLock::new();
-    VARIABLES
-        .get_or_init(|| {
-            std::env::vars_os()
-                .filter(|(name, _)| {
-                    !name.as_encoded_bytes().starts_with(b"TLS_") && name != cookie::VARIABLE
-                })
-                .collect()
-        })
-        .clone()
+/// The worker's environment, read once: nothing may change it while threads run.
+struct Worker {
+    passed: Pairs,
+    /// Its credentials, and the mark of a task it may be part of itself.
+    withheld: Vec<OsString>,
+}
+
+fn worker() -> &'static Worker {
+    static WORKER: OnceLock<Worker> = OnceLock::new();
+    WORKER.get_or_init(|| {
+        let (withheld, passed): (Vec<_>, Vec<_>) = std::env::vars_os().partition(|(name, _)| {
+            name.as_encoded_bytes().starts_with(b"TLS_") || name == cookie::VARIABLE
+        });
+        Worker {
+            passed: passed.into(),
+            withheld: withheld.into_iter().map(|(name, _)| name).collect(),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -199,12 +199,11 @@ fn start(launch: Launch) -> Answer {
         grace: launch.grace,
         background: launch.background,
     };
+    // By its path, not by its name: a shell or an interpreter would search the `PATH` for itself again.
     let mut command = std::process::Command::new(&path);
+    launch.env.give_to(&mut command);
     command
-        .arg0(&launch.program)
         .args(&launch.args)
-        .env_clear()
-        .envs(launch.env.iter())
         .env(cookie::VARIABLE, cookie.encode())
         .process_group(0)
         .stdin(if launch.with_stdin {

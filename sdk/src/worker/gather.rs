@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_millis(8);
 /// The part of its task's time that a result may wait.
 const PART: u32 = 4;
 /// The part of the running tasks that is enough to go.
-const ENOUGH: usize = 3;
+const ENOUGH: usize = 2;
 
 #[derive(Default)]
 pub(super) struct Gathered {
@@ -96,8 +96,8 @@ mod tests {
     }
 
     #[test]
-    fn a_third_of_what_runs_is_enough() {
-        for (running, enough) in [(1, 1), (2, 1), (3, 1), (4, 2), (15, 5), (16, 6), (256, 86)] {
+    fn half_of_what_runs_is_enough() {
+        for (running, enough) in [(1, 1), (2, 1), (3, 2), (4, 2), (15, 8), (16, 8), (256, 128)] {
             let (mut gathered, now) = (Gathered::default(), Instant::now());
             for id in 1..enough {
                 add(&mut gathered, id, Duration::ZERO, now);
