@@ -189,7 +189,7 @@ fn main() -> ExitCode {
             rounds,
             profile,
             list,
-        } => bench::run(&names, rounds, profile, list),
+        } => bench::run(&names, rounds, &profile, list),
         Task::Conformance => conformance::run(),
         Task::Dist => dist::run(),
         Task::NewProvider { name, from, to } => new_provider::run(&name, &from, to),

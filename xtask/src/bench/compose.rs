@@ -4,14 +4,11 @@ use anyhow::{Context, Result, bail};
 
 use super::Setting;
 use super::harness::{Goal, Sample, Variant, compare};
-use crate::tree;
 
 /// A stdcel graph of 1,000 resources, of 10,000, and reading each.
 pub(super) fn stdcel(setting: &Setting) -> Result<()> {
-    let built = setting.build(&["-p", "stdcel", "--example", "bench_graph"])?;
-    let program = tree::built(&built, "bench_graph")?;
     let measure = |resources: &'static str, field: &'static str| {
-        let program = program.clone();
+        let program = setting.programs.stdcel.clone();
         move |_: u32| -> Result<Sample> {
             let output = std::process::Command::new(&program)
                 .args([resources, "5"])

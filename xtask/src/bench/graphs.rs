@@ -62,8 +62,8 @@ fn one(stack: &Stack, http: &Http, kind: &str, name: &str, count: usize) -> Resu
 
 /// One root with many leaves: the ratio of the two lines shows whether the cost of a leaf grows with the graph.
 pub(crate) fn fan(setting: &Setting) -> Result<()> {
-    let programs = Programs::build(setting)?;
-    let (stack, http) = stack(&programs)?;
+    let programs = &setting.programs;
+    let (stack, http) = stack(programs)?;
     let resident = RefCell::new(Vec::new());
     let of = |count: usize, goal: Option<f64>| Variant {
         name: format!("{count} leaves"),
@@ -96,8 +96,8 @@ pub(crate) fn fan(setting: &Setting) -> Result<()> {
 
 /// Each leaf waits for the one before: the latency of one hop.
 pub(crate) fn chain(setting: &Setting) -> Result<()> {
-    let programs = Programs::build(setting)?;
-    let (stack, http) = stack(&programs)?;
+    let programs = &setting.programs;
+    let (stack, http) = stack(programs)?;
     let hop = Variant {
         name: format!("a chain of {HOPS}, per hop"),
         goal: Some(Goal::Value(1.5)),

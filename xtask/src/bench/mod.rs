@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measurements with a baseline in the same run.
 //!
-//! A bench is a function in [`BENCHES`]. It builds what it needs as it is shipped, makes its variants and hands them to [`harness::compare`], which interleaves the
+//! A bench is a function in [`BENCHES`]. It is given what it measures, built as it is shipped, makes its variants and hands them to [`harness::compare`], which interleaves the
 //! rounds. These are measurements for people, not tests: nothing here fails because the machine is slow.
 
 mod compose;
@@ -10,7 +10,6 @@ mod load;
 mod stacked;
 mod starlark;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -75,50 +74,44 @@ const BENCHES: &[Bench] = &[
 /// What every bench gets.
 pub(crate) struct Setting {
     rounds: u32,
-    profile: String,
+    programs: Programs,
 }
 
-impl Setting {
-    /// Builds programs with the profile that is measured.
-    fn build(&self, selection: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
-        let profile = ["--profile", &self.profile];
-        tree::build(&[&profile, selection].concat())
-    }
-}
-
-/// The programs most benches drive.
+/// What is measured. One selection of packages for all of it: another one would build with other features, hence all again.
 struct Programs {
     converge: PathBuf,
+    stdworker: PathBuf,
     noop: PathBuf,
     graph: PathBuf,
+    stdcel: PathBuf,
+    starlark: PathBuf,
 }
 
 impl Programs {
-    fn build(setting: &Setting) -> Result<Self> {
-        let built = setting.build(&[
-            "-p",
+    fn build(profile: &str) -> Result<Self> {
+        let packages = [
             "converge",
-            "-p",
+            "stdworker",
             "converge-testkit",
-            "--bins",
-            "--examples",
-        ])?;
+            "stdcel",
+            "stdstarlark",
+        ];
+        let mut selection = vec!["--profile", profile, "--bins", "--examples"];
+        selection.extend(packages.into_iter().flat_map(|package| ["-p", package]));
+        let built = tree::build(&selection)?;
         Ok(Self {
             converge: tree::built(&built, "converge")?,
+            stdworker: tree::built(&built, "stdworker")?,
             noop: tree::built(&built, "noop_worker")?,
             graph: tree::built(&built, "graph_worker")?,
+            stdcel: tree::built(&built, "bench_graph")?,
+            starlark: tree::built(&built, "bench_compose")?,
         })
     }
 }
 
-/// The worker of all providers: a build of its own, since it takes the longest and few benches need it.
-fn stdworker(setting: &Setting) -> Result<PathBuf> {
-    let built = setting.build(&["-p", "stdworker", "--bins"])?;
-    tree::built(&built, "stdworker")
-}
-
 /// Runs the benches named, or all of them.
-pub(crate) fn run(names: &[String], rounds: u32, profile: String, list: bool) -> Result<()> {
+pub(crate) fn run(names: &[String], rounds: u32, profile: &str, list: bool) -> Result<()> {
     if list {
         BENCHES
             .iter()
@@ -127,7 +120,10 @@ pub(crate) fn run(names: &[String], rounds: u32, profile: String, list: bool) ->
     }
     let benches = steps::named("bench", "bench", BENCHES, |bench| bench.name, names)?;
     interrupt::listen()?;
-    let setting = Setting { rounds, profile };
+    let setting = Setting {
+        rounds,
+        programs: Programs::build(profile)?,
+    };
     for bench in benches {
         println!("\n{}: {}", bench.name, bench.about);
         (bench.run)(&setting)?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::harness::{Goal, Sample, Variant, compare, median};
-use super::{Programs, Setting, load};
+use super::{Setting, load};
 use crate::http::Http;
 use crate::manifest::kind_file;
 use crate::stack::Stack;
@@ -57,8 +57,7 @@ pub(super) fn per_second(count: usize, started: Instant, cpu: Duration) -> Sampl
 
 /// stdshell `:` against a loop that only spawns: with all tasks waiting when the worker comes, and applied over REST meanwhile.
 pub(crate) fn shell(setting: &Setting) -> Result<()> {
-    let programs = Programs::build(setting)?;
-    let stdworker = super::stdworker(setting)?;
+    let programs = &setting.programs;
     let stack = RefCell::new(Stack::start(&programs.converge)?);
     let api = stack.borrow().at.api.clone();
     let http = Http::new(&api);
@@ -85,7 +84,7 @@ pub(crate) fn shell(setting: &Setting) -> Result<()> {
         kind: "stdshell",
         spec: json!({"script": ":"}),
         count: SHELL_TASKS,
-        program: &stdworker,
+        program: &programs.stdworker,
         parallel: PARALLEL,
     };
     let waiting = Variant {
@@ -153,7 +152,7 @@ impl Tasks<'_> {
 
 /// How many reconciles a second the control plane and the wire carry.
 pub(crate) fn noop(setting: &Setting) -> Result<()> {
-    let programs = Programs::build(setting)?;
+    let programs = &setting.programs;
     let stack = RefCell::new(Stack::start(&programs.converge)?);
     let api = stack.borrow().at.api.clone();
     let http = Http::new(&api);
@@ -182,7 +181,7 @@ pub(crate) fn noop(setting: &Setting) -> Result<()> {
 
 /// What one person waits for.
 pub(crate) fn latency(setting: &Setting) -> Result<()> {
-    let programs = Programs::build(setting)?;
+    let programs = &setting.programs;
     let mut stack = Stack::start(&programs.converge)?;
     let http = Http::new(&stack.at.api);
     noop_kind(&http)?;
@@ -237,8 +236,7 @@ pub(crate) fn latency(setting: &Setting) -> Result<()> {
 
 /// From the start of the process until the broker counts on it.
 pub(crate) fn start(setting: &Setting) -> Result<()> {
-    let programs = Programs::build(setting)?;
-    let stdworker = super::stdworker(setting)?;
+    let programs = &setting.programs;
     let stack = RefCell::new(Stack::start(&programs.converge)?);
     let http = Http::new(&stack.borrow().at.api);
     let help = Variant {
@@ -246,7 +244,7 @@ pub(crate) fn start(setting: &Setting) -> Result<()> {
         goal: None,
         run: Box::new(|_| {
             let started = Instant::now();
-            Command::new(&stdworker)
+            Command::new(&programs.stdworker)
                 .arg("--help")
                 .stdout(Stdio::null())
                 .status()
@@ -263,7 +261,7 @@ pub(crate) fn start(setting: &Setting) -> Result<()> {
         run: Box::new(|_| {
             let mut stack = stack.borrow_mut();
             let started = Instant::now();
-            worker(&mut stack, &stdworker, PARALLEL)?;
+            worker(&mut stack, &programs.stdworker, PARALLEL)?;
             load::await_worker(&http)?;
             let value = started.elapsed().as_secs_f64() * 1e3;
             stack.stop_worker();
@@ -276,8 +274,7 @@ pub(crate) fn start(setting: &Setting) -> Result<()> {
 
 /// What doing nothing costs.
 pub(crate) fn memory(setting: &Setting) -> Result<()> {
-    let programs = Programs::build(setting)?;
-    let stdworker = super::stdworker(setting)?;
+    let programs = &setting.programs;
     let stack = RefCell::new(None::<Stack>);
     let mib = |bytes: u64| Sample {
         value: bytes as f64 / (1024.0 * 1024.0),
@@ -290,7 +287,7 @@ pub(crate) fn memory(setting: &Setting) -> Result<()> {
             *stack.borrow_mut() = None;
             let mut fresh = Stack::start(&programs.converge)?;
             let http = Http::new(&fresh.at.api);
-            worker(&mut fresh, &stdworker, 16)?;
+            worker(&mut fresh, &programs.stdworker, 16)?;
             load::await_worker(&http)?;
             // Two heartbeats and a readiness poll: the steady state, not the moment of start.
             std::thread::sleep(Duration::from_secs(12));

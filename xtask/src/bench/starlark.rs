@@ -16,8 +16,7 @@ const GOAL_US: f64 = 2_000.0;
 
 /// Microseconds per composition, the median of a round's runs.
 pub(crate) fn compose(setting: &Setting) -> Result<()> {
-    let built = setting.build(&["-p", "stdstarlark", "--example", "bench_compose"])?;
-    let ours = tree::built(&built, "bench_compose")?;
+    let ours = setting.programs.starlark.clone();
     let script = tree::root().join("providers/stdstarlark/examples/bench/compare_go.py");
     let mut variants = Vec::new();
     match python_with_starlark_go() {
