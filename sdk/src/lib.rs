@@ -95,6 +95,7 @@ pub mod settings;
 mod stage;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod tls;
 mod transport;
 mod uid;
 mod wire;

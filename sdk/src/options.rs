@@ -7,9 +7,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::settings::parse_duration;
+use crate::tls::Tls;
 
 /// Where the broker is: `http://host:port` or `https://host:port`; no scheme means `http://`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,10 +136,13 @@ pub struct RunOptions {
     pub log_level: String,
     /// `LOG_FORMAT`, default `text`. Read by `serve` only.
     pub log_format: LogFormat,
-    /// `TLS_CERT_FILE`, `TLS_KEY_FILE`, `BROKER_CA_FILE`.
+    /// `TLS_CERT_FILE`, `TLS_KEY_FILE`, `BROKER_CA_FILE`: for a broker at `https://`.
     pub tls: TlsFiles,
-    /// `TLS_RELOAD_INTERVAL`, default 30 s.
+    /// `TLS_RELOAD_INTERVAL`, default 30 s: how often the files are read again. The next connection uses them; files that
+    /// cannot be used, because they are half-written for example, are warned about and change nothing.
     pub tls_reload_interval: Duration,
+    /// What was read from those files; a running worker's own.
+    pub(crate) tls_loaded: Option<Arc<Tls>>,
     /// `WORKER_HEARTBEAT_INTERVAL`, default 5 s.
     pub heartbeat_interval: Duration,
     /// The broker's lease, 30 s.
@@ -233,6 +238,7 @@ impl RunOptions {
             log_format: LogFormat::Text,
             tls: TlsFiles::default(),
             tls_reload_interval: Duration::from_secs(30),
+            tls_loaded: None,
             heartbeat_interval: Duration::from_secs(5),
             lease: Duration::from_secs(30),
             ready_poll_interval: Duration::from_secs(2),

@@ -34,7 +34,8 @@ impl ServeError {
     /// The exit code a program should end with: 64 for what its caller got wrong, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
-            ServeError::Options(_) | ServeError::Worker(WorkerError::Registration { .. }) => 64,
+            ServeError::Options(_)
+            | ServeError::Worker(WorkerError::Registration { .. } | WorkerError::Tls { .. }) => 64,
             ServeError::Signals(_) | ServeError::Worker(_) => 1,
         }
     }

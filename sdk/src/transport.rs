@@ -4,14 +4,16 @@
 //! connection keeps a second handle of its socket: [`Link::cut`] shuts the socket first, and nothing that is dropped later can
 //! reach the peer. The same place watches the peer's frames: a connection counts only once the peer has answered, and a
 //! peer that finds our pings too frequent says so in a frame that the library reports only if nothing else fails first.
-//! A peer that is no broker is told by what it says first. Not here: what is sent (`worker/session.rs`).
+//! A peer that is no broker is told by what it says first. TLS is beneath all that: the frames are watched above it, and a cut
+//! goes to the socket below it, so that not even TLS ends in order. Not here: certificates (`tls.rs`), what is sent
+//! (`worker/session.rs`).
 
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -19,6 +21,7 @@ use tokio::sync::Notify;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::options::{BrokerAddr, RunOptions};
+use crate::tls::{Tls, TlsFailure, Wire};
 
 /// The stream window: how much of one stream may be under way.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -30,6 +33,10 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 pub(crate) enum DialError {
     #[error("could not reach the broker")]
     Tcp(#[source] io::Error),
+    #[error("could not set up TLS with the broker")]
+    Tls(#[source] TlsFailure),
+    #[error("the TLS files were not read before the broker was dialled: a defect of this crate")]
+    NoTls,
     #[error("could not speak HTTP/2 with the broker")]
     Http(#[source] tonic::transport::Error),
     #[error("the broker did not answer within {0:?}")]
@@ -40,6 +47,8 @@ pub(crate) enum DialError {
 pub(crate) struct Connection {
     pub(crate) channel: Channel,
     pub(crate) link: Arc<Link>,
+    /// When it was dialled: all of it together has one limit.
+    pub(crate) began: Instant,
 }
 
 /// What is known of a connection beneath the library that speaks HTTP/2 on it.
@@ -48,6 +57,7 @@ pub(crate) struct Link {
     answered: AtomicBool,
     calm: AtomicBool,
     stranger: OnceLock<Stranger>,
+    refusal: OnceLock<TlsFailure>,
     notify: Notify,
 }
 
@@ -95,6 +105,11 @@ impl Link {
         let _ = self.stranger.set(stranger);
     }
 
+    /// Why the peer has ended TLS after the handshake, if it has: it learns who we are only then.
+    pub(crate) fn refusal(&self) -> Option<&TlsFailure> {
+        self.refusal.get()
+    }
+
     /// Resolves once the peer has answered a frame of ours.
     pub(crate) async fn answered(self: Arc<Self>) {
         while !self.has_answered() {
@@ -130,6 +145,12 @@ async fn connect(
     options: &RunOptions,
     keepalive: Duration,
 ) -> Result<Connection, DialError> {
+    let began = Instant::now();
+    let tls = match (broker.is_tls(), &options.tls_loaded) {
+        (true, Some(tls)) => Some(Arc::clone(tls)),
+        (true, None) => return Err(DialError::NoTls),
+        (false, _) => None,
+    };
     let stream = TcpStream::connect((broker.host(), broker.port()))
         .await
         .map_err(DialError::Tcp)?;
@@ -141,11 +162,17 @@ async fn connect(
         answered: AtomicBool::new(false),
         calm: AtomicBool::new(false),
         stranger: OnceLock::new(),
+        refusal: OnceLock::new(),
         notify: Notify::new(),
     });
     let stream = TcpStream::from_std(stream).map_err(DialError::Tcp)?;
+    let stream = match &tls {
+        Some(tls) => tls.connect(stream).await.map_err(DialError::Tls)?,
+        None => Wire::Plain(stream),
+    };
     let watched = Watched {
         stream,
+        tls,
         link: Arc::clone(&link),
         frames: Frames::default(),
     };
@@ -158,8 +185,15 @@ async fn connect(
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the connection is lost"));
         std::future::ready(stream)
     });
+    let refused = |error| match link.refusal() {
+        Some(refusal) => DialError::Tls(refusal.clone()),
+        None => DialError::Http(error),
+    };
+    // What requests name. The library must not see https:// itself: it would set up TLS of its own.
+    let origin = Endpoint::from_shared(broker.to_string()).map_err(DialError::Http)?;
     let channel = Endpoint::from_shared(format!("http://{}", broker.authority()))
         .map_err(DialError::Http)?
+        .origin(origin.uri().clone())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_keep_alive_interval(keepalive)
@@ -167,13 +201,19 @@ async fn connect(
         .keep_alive_while_idle(true)
         .connect_with_connector(connector)
         .await
-        .map_err(DialError::Http)?;
-    Ok(Connection { channel, link })
+        .map_err(refused)?;
+    Ok(Connection {
+        channel,
+        link,
+        began,
+    })
 }
 
 /// A stream that looks at the frames that come in.
 struct Watched {
-    stream: TcpStream,
+    stream: Wire,
+    /// Explains what goes wrong beneath.
+    tls: Option<Arc<Tls>>,
     link: Arc<Link>,
     frames: Frames,
 }
@@ -260,6 +300,42 @@ impl Frames {
     }
 }
 
+impl Watched {
+    fn note(&self, error: &io::Error) {
+        if let Some(failure) = self.tls.as_ref().and_then(|tls| tls.explain(error)) {
+            // The first one tells best what it was.
+            let _ = self.link.refusal.set(failure);
+        }
+    }
+
+    /// A write may fail because the peer has closed, and what it said before is still to be read: a worker whose certificate it
+    /// does not take hears that only once it writes. A socket that takes nothing any more always has an end to read, and a
+    /// connection that never answered has its limit, so waiting for it is safe.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        result: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let Poll::Ready(Err(error)) = &result else {
+            return result;
+        };
+        self.note(error);
+        let mut scratch = [0; 1024];
+        while self.tls.is_some() && !self.link.has_answered() && self.link.refusal().is_none() {
+            let mut buf = ReadBuf::new(&mut scratch);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf)) {
+                Ok(()) if buf.filled().is_empty() => break,
+                Ok(()) => {}
+                Err(error) => {
+                    self.note(&error);
+                    break;
+                }
+            }
+        }
+        result
+    }
+}
+
 impl AsyncRead for Watched {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -269,6 +345,9 @@ impl AsyncRead for Watched {
         let before = buf.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buf);
         let this = &mut *self;
+        if let Poll::Ready(Err(error)) = &result {
+            this.note(error);
+        }
         this.frames
             .read(&buf.filled()[before..], |sign| match sign {
                 Sign::Answer => {
@@ -289,11 +368,13 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.written(cx, result)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let result = Pin::new(&mut self.stream).poll_flush(cx);
+        self.written(cx, result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -305,7 +386,8 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.written(cx, result)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -43,7 +43,8 @@ pub(crate) use self::endpoint::Endpoint;
 
 use self::core::Core;
 use self::pairs::Pairs;
-use crate::{Provider, RunOptions};
+use crate::tls::Tls;
+use crate::{Provider, RunOptions, TlsFiles};
 
 /// Why a worker did not start, or did not end in order.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +63,12 @@ pub enum WorkerError {
         addr: SocketAddr,
         /// Why not.
         source: std::io::Error,
+    },
+    /// The files that TLS with the broker needs cannot be used.
+    #[error("cannot set up TLS with the broker: {}", problems.join("; "))]
+    Tls {
+        /// Everything that is wrong, each with its variable and file.
+        problems: Vec<String>,
     },
     /// The worker's own thread could not be started.
     #[error("could not start the worker's thread")]
@@ -84,8 +91,8 @@ pub enum WorkerError {
 /// dialled until the drain is over.
 ///
 /// # Errors
-/// [`WorkerError::Registration`] and [`WorkerError::Health`] before anything is dialled; [`WorkerError::Unsent`] if a drain could
-/// not deliver everything. An unreachable broker is no error: the worker keeps trying.
+/// [`WorkerError::Registration`], [`WorkerError::Tls`] and [`WorkerError::Health`] before anything is dialled;
+/// [`WorkerError::Unsent`] if a drain could not deliver everything. An unreachable broker is no error: the worker keeps trying.
 pub async fn run_worker(
     providers: Vec<Arc<dyn Provider>>,
     options: RunOptions,
@@ -98,20 +105,24 @@ pub async fn run_worker(
 /// [`run_worker`] with an endpoint that listens already, whatever the options say of it.
 pub(crate) async fn run_worker_at(
     providers: Vec<Arc<dyn Provider>>,
-    options: RunOptions,
+    mut options: RunOptions,
     endpoint: Option<Endpoint>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), WorkerError> {
     let pairs = Pairs::register(providers, &options)?;
-    if options.broker.is_tls() {
-        let problem = format!(
-            "BROKER_ADDR={}: this version speaks http:// only",
-            options.broker
-        );
-        return Err(WorkerError::Registration {
-            problems: vec![problem],
-        });
-    }
+    let tls = if options.broker.is_tls() {
+        let tls = Tls::read(&options).await;
+        Some(Arc::new(
+            tls.map_err(|problems| WorkerError::Tls { problems })?,
+        ))
+    } else {
+        if options.tls != TlsFiles::default() {
+            tracing::warn!(broker = %options.broker, "TLS files are given, but the broker's address does not say https://: nothing is encrypted, and the files are not used");
+        }
+        None
+    };
+    options.tls_loaded.clone_from(&tls);
+    let reload_interval = options.tls_reload_interval;
     let stop = CancellationToken::new();
     let abandon = CancellationToken::new();
     let _abandon_on_drop = abandon.clone().drop_guard();
@@ -129,7 +140,15 @@ pub(crate) async fn run_worker_at(
         .name("converge-worker".to_owned())
         .spawn(move || {
             let _subscriber = tracing::dispatcher::set_default(&subscriber);
-            let result = runtime.block_on(core.run());
+            let result = runtime.block_on(async {
+                match tls {
+                    Some(tls) => tokio::select! {
+                        ended = core.run() => ended,
+                        () = tls.keep_fresh(reload_interval) => Err(WorkerError::Lost),
+                    },
+                    None => core.run().await,
+                }
+            });
             // A name that is still being looked up must not hold up the end.
             runtime.shutdown_background();
             // Nobody listens if the caller has dropped us.

@@ -206,9 +206,10 @@ impl Session {
 
     /// Why something of it failed, in one line.
     pub(crate) fn why(&self, status: &Status) -> String {
-        match self.link.stranger() {
-            Some(stranger) => stranger.to_string(),
-            None => said(status),
+        match (self.link.stranger(), self.link.refusal()) {
+            (Some(stranger), _) => stranger.to_string(),
+            (None, Some(refusal)) => refusal.to_string(),
+            (None, None) => said(status),
         }
     }
 

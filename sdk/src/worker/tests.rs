@@ -10,6 +10,7 @@ mod leases;
 mod running;
 mod speed;
 mod stages;
+mod tls;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -44,6 +44,7 @@ impl Core {
             pair.fresh = false;
             pair.advertised = true;
         }
+        let began = connection.began;
         self.session = Some(Session::open(connection, outbox));
         self.advertise();
         if let Some(session) = &self.session {
@@ -51,8 +52,9 @@ impl Core {
             self.metrics.results_resent.inc_by(again);
         }
         self.pull(now);
+        // What was spent on TCP and TLS is gone.
         self.timers.set(
-            now + self.options.connect_timeout,
+            began + self.options.connect_timeout,
             Timer::Connect(self.sessions),
         );
     }

@@ -159,7 +159,7 @@ impl Peer {
         }
     }
 
-    async fn end(&mut self) -> End {
+    pub(super) async fn end(&mut self) -> End {
         loop {
             if let Err(end) = self.next().await {
                 return end;
@@ -517,14 +517,14 @@ async fn a_server_that_is_no_broker_is_named_as_what_it_is() {
 
 /// What is logged, line by line.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
 
-    fn count(&self, text: &str) -> usize {
+    pub(super) fn count(&self, text: &str) -> usize {
         self.text().matches(text).count()
     }
 }
@@ -540,7 +540,7 @@ impl std::io::Write for Log {
     }
 }
 
-fn log() -> (Log, tracing::subscriber::DefaultGuard) {
+pub(super) fn log() -> (Log, tracing::subscriber::DefaultGuard) {
     // While there is one subscriber alone, a line that another test's thread comes to first counts as heard by nobody, for good.
     static SECOND: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
     SECOND.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));

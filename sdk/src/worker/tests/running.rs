@@ -331,13 +331,4 @@ async fn providers_that_cannot_be_served_are_refused_together() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("no provider"), "{error}");
-
-    let tls = RunOptions::new("https://localhost:1".parse().unwrap());
-    let error = run_worker(vec![none("a")], tls, std::future::pending())
-        .await
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("http:// only"),
-        "an address that cannot be served is no endless redial: {error}"
-    );
 }
