@@ -14,6 +14,7 @@ mod outbox;
 mod registry;
 mod service;
 mod session;
+mod tls;
 
 #[allow(
     missing_docs,
@@ -27,3 +28,4 @@ mod generated {
 }
 
 pub use service::{Broker, BrokerError, Options};
+pub use tls::TlsConfigs;

@@ -1,7 +1,6 @@
 //! The gRPC service, its listener, and what runs beside the sessions.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,11 +15,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
-use tonic::transport::server::TcpConnectInfo;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::activity::{Activity, Watched};
-use crate::arrivals::arrivals;
+use crate::arrivals::{Terms, arrivals};
 use crate::generated::worker_service_server::{WorkerService, WorkerServiceServer};
 use crate::generated::{
     GetProviderConfigRequest, GetProviderConfigResponse, ProviderConfigEntry, WorkStreamClientMsg,
@@ -29,6 +27,7 @@ use crate::leases::Leases;
 use crate::outbox::{OutStream, Outbox};
 use crate::registry::Registry;
 use crate::session;
+use crate::tls::{Peer, TlsConfigs};
 
 /// One message is at most this after decompression.
 const MAX_MESSAGE_BYTES: usize = converge_types::limits::WIRE_MESSAGE_BYTES;
@@ -55,6 +54,8 @@ pub struct Options {
     pub max_streams: usize,
     /// No stream is given more tasks than this, whatever it asks for.
     pub max_credit: u32,
+    /// Workers must speak TLS by the newest of these; without, they speak cleartext.
+    pub tls: Option<TlsConfigs>,
 }
 
 impl Default for Options {
@@ -64,6 +65,7 @@ impl Default for Options {
             lease: converge_types::limits::LEASE,
             max_streams: 10_000,
             max_credit: 4_096,
+            tls: None,
         }
     }
 }
@@ -162,7 +164,10 @@ impl Broker {
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         // A worker has one connection and one stream on it; those that are too many have a connection to be told so on.
         let connections = shared.options.max_streams.saturating_add(SPARE_CONNECTIONS);
-        let incoming = arrivals(listener, connections);
+        let incoming = arrivals(
+            listener,
+            Terms::new(connections, shared.options.tls.clone()),
+        );
         let stop = shared.shutdown.clone();
         let server = Server::builder()
             .initial_connection_window_size(CONNECTION_WINDOW)
@@ -232,12 +237,10 @@ impl WorkerService for Service {
                 "as many streams are open as this broker takes",
             ));
         }
-        let identity = identity(
-            request
-                .extensions()
-                .get::<TcpConnectInfo>()
-                .and_then(TcpConnectInfo::remote_addr),
-        );
+        let identity = request
+            .extensions()
+            .get::<Peer>()
+            .map_or_else(|| "unknown".to_owned(), Peer::identity);
         let activity = request
             .extensions()
             .get::<Activity>()
@@ -303,9 +306,4 @@ impl WorkerService for Service {
 /// What asks for or serves more pairs than any worker has.
 pub(crate) fn too_many_pairs() -> Status {
     Status::invalid_argument(format!("a worker serves at most {MAX_PAIRS} pairs"))
-}
-
-/// A worker states no identity: without a client certificate it is known by its address.
-fn identity(peer: Option<SocketAddr>) -> String {
-    peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string())
 }
