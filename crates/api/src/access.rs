@@ -1,4 +1,5 @@
-//! Who may call: `Host` and `Origin` must be loopback or named, and a write must say that it is JSON.
+//! Who may call: `Host` and `Origin` must be loopback or named, whoever shows no certificate needs the token where there is one, and a
+//! write must say that it is JSON.
 //!
 //! The API runs scripts, so a web page must not reach it through somebody's browser: a page elsewhere sends its `Origin`, a name that
 //! was rebound to loopback sends its `Host`, and a form cannot send `application/json`. There are no CORS headers.
@@ -8,23 +9,48 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::Api;
 use crate::problem::{Problem, item};
+use crate::token::{self, ClientCertificate};
 
 /// Runs around everything, unknown routes included.
 pub(crate) async fn guard(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let allowed = &api.options.allowed_hosts;
     let response = match check(request.uri(), request.headers(), allowed) {
-        Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
+        Ok(()) if !is_known(&api, &request) => unauthorized(request.headers()),
+        Ok(()) => next.run(request).await,
     };
     let class = usize::from(response.status().as_u16() / 100).min(5);
     api.answered[class].fetch_add(1, Ordering::Relaxed);
+    response
+}
+
+/// Whether the caller has shown who it is, where that is asked for. A probe has nothing to show, and what it hears is no secret.
+fn is_known(api: &Api, request: &Request) -> bool {
+    let Some(token) = &api.options.token else {
+        return true;
+    };
+    let is_probe = matches!(request.uri().path(), "/livez" | "/healthz" | "/readyz");
+    is_probe
+        || request.extensions().get::<ClientCertificate>().is_some()
+        || token::is_borne(request.headers(), &token.borrow())
+}
+
+fn unauthorized(headers: &HeaderMap) -> Response {
+    let detail = if headers.contains_key(AUTHORIZATION) {
+        "the token is not the one in this server's --token-file; conctl takes it with --token-file"
+    } else {
+        "this server wants a token: send the header Authorization: Bearer TOKEN; conctl takes it with --token-file"
+    };
+    let mut response = Problem::new(StatusCode::UNAUTHORIZED, detail).into_response();
+    let challenge = HeaderValue::from_static("Bearer realm=\"converge\"");
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     response
 }
 

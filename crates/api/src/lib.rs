@@ -17,6 +17,7 @@ mod once;
 mod openapi;
 mod problem;
 mod routes;
+mod token;
 mod write;
 
 use std::collections::HashSet;
@@ -31,17 +32,22 @@ use converge_engine::Store;
 use converge_engine::fleet::Fleet;
 use converge_engine::model::Millis;
 use converge_types::ids::KindVersion;
+use tokio::sync::watch;
 
 use crate::once::Once;
 use crate::problem::Problem;
 
 pub use openapi::document as openapi_document;
+pub use token::{ClientCertificate, Token};
 
 /// What the server tells its API about itself.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Names that `Host` and `Origin` may have beside loopback, with or without a port.
     pub allowed_hosts: Vec<String>,
+    /// The newest of these must come with every request that no [`ClientCertificate`] speaks for; probes need none. Without, nobody is
+    /// asked for a token.
+    pub token: Option<watch::Receiver<Arc<Token>>>,
     /// The release.
     pub version: String,
     /// The commit it was built from, where that is known.

@@ -20,13 +20,16 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::{Addresses, DataDir};
+use crate::entry::Entry;
 use crate::options::Dev;
+use crate::tls::TlsFiles;
 use crate::{http, signals, sweeps, worker};
 
 /// From the first signal to the exit.
 const BUDGET: Duration = Duration::from_secs(10);
 /// How long the API waits for its clients. The grace is part of the budget.
 const PATIENCE: http::Patience = http::Patience {
+    handshake: Duration::from_secs(10),
     head: Duration::from_secs(30),
     answer: Duration::from_secs(60),
     grace: Duration::from_secs(5),
@@ -37,7 +40,7 @@ const WORKER_GRACE: Duration = Duration::from_secs(5);
 const CLOSE_RESERVE: Duration = Duration::from_secs(2);
 
 /// Runs until a signal, or until a part fails.
-pub(crate) async fn run(options: Dev) -> Result<()> {
+pub(crate) async fn run(options: Dev, entry: Entry) -> Result<()> {
     let mut signals = signals::Stop::listen()?;
     let data_dir = DataDir::lock(&options.data_dir)?;
     data_dir.addresses_remove()?;
@@ -56,9 +59,17 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
     let api_listener = bind("the REST API", "--listen", options.listen).await?;
     let broker_listener = bind("the broker", "--broker-listen", options.broker_listen).await?;
     let addresses = Addresses {
-        api: url(api_listener.local_addr()?),
-        broker: url(broker_listener.local_addr()?),
+        api: url(api_listener.local_addr()?, options.entry.api.as_ref()),
+        broker: url(broker_listener.local_addr()?, options.entry.broker.as_ref()),
     };
+    if options.entry.token_file.is_some()
+        && options.entry.api.is_none()
+        && !options.listen.ip().is_loopback()
+    {
+        tracing::warn!(
+            "the token travels in cleartext beyond this machine: give --tls-cert and --tls-key too"
+        );
+    }
 
     let broker = Broker::new(
         store.clone(),
@@ -66,6 +77,7 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
             name: format!("broker-{}", std::process::id()),
             lease: options.lease,
             max_streams: options.max_streams,
+            tls: entry.broker(),
             ..converge_broker::Options::default()
         },
     );
@@ -74,6 +86,7 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
         broker.fleet(),
         converge_api::Options {
             allowed_hosts: options.allowed_hosts.clone(),
+            token: entry.token(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: option_env!("CONVERGE_COMMIT").map(str::to_owned),
             store: "sqlite".to_owned(),
@@ -88,6 +101,7 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
     let router = converge_api::router(api.clone());
     parts.spawn(done(http::serve(
         api_listener,
+        entry.api(),
         router,
         stop.clone(),
         PATIENCE,
@@ -102,6 +116,7 @@ pub(crate) async fn run(options: Dev) -> Result<()> {
         options.forget_interval,
         stop.clone(),
     )));
+    parts.spawn(done(entry.keep_fresh(stop.clone())));
     let streams = CancellationToken::new();
     let serving = streams.clone();
     let held = broker.clone();
@@ -190,8 +205,9 @@ async fn bind(what: &str, flag: &str, address: SocketAddr) -> Result<TcpListener
     })
 }
 
-fn url(address: SocketAddr) -> String {
-    format!("http://{address}")
+fn url(address: SocketAddr, tls: Option<&TlsFiles>) -> String {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    format!("{scheme}://{address}")
 }
 
 /// Says where both answer. Connections to a bound port are taken from here on, so they do.

@@ -1,4 +1,4 @@
-//! Serving the API: connections with HTTP/1.1 keep-alive or HTTP/2 without TLS, and their end.
+//! Serving the API: connections with HTTP/1.1 keep-alive or HTTP/2, in cleartext or TLS, and their end.
 //!
 //! Nobody holds a connection by doing nothing: a head must arrive, an answer must be taken. How long a body may take is the API's to say.
 //! When told to stop, the listener closes at once, idle connections too, requests under way get the grace; then whatever is left is cut.
@@ -11,14 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
+use converge_api::ClientCertificate;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
+use crate::tls::TlsConfigs;
 use unstuck::Unstuck;
 
 /// Connections at a time; more wait in the kernel's queue.
@@ -29,6 +35,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the server waits for its clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
+    /// Hands must have been shaken after this, where TLS is spoken.
+    pub(crate) handshake: Duration,
     /// A request's head must have arrived whole after this; the next one on a connection, too.
     pub(crate) head: Duration,
     /// A client must take something of an answer within this.
@@ -37,9 +45,10 @@ pub(crate) struct Patience {
     pub(crate) grace: Duration,
 }
 
-/// Serves until `stop`, then up to the grace longer.
+/// Serves until `stop`, then up to the grace longer; in TLS if there are settings for it.
 pub(crate) async fn serve(
     listener: TcpListener,
+    tls: Option<TlsConfigs>,
     router: Router,
     stop: CancellationToken,
     patience: Patience,
@@ -51,8 +60,18 @@ pub(crate) async fn serve(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
-                    let served = connection(stream, router.clone(), patience, stop.clone());
-                    connections.spawn(served);
+                    // Answers are written whole; waiting to join them to more only adds latency.
+                    if let Err(error) = stream.set_nodelay(true) {
+                        tracing::debug!(%error, "no TCP_NODELAY");
+                    }
+                    let (router, stop) = (router.clone(), stop.clone());
+                    match &tls {
+                        None => connections.spawn(connection(stream, None, router, patience, stop)),
+                        Some(configs) => {
+                            let acceptor = TlsAcceptor::from(Arc::clone(&configs.borrow()));
+                            connections.spawn(secured(stream, acceptor, router, patience, stop))
+                        }
+                    };
                 }
                 Err(error) if is_one_connections(&error) => {}
                 Err(error) => {
@@ -73,16 +92,49 @@ pub(crate) async fn serve(
     }
 }
 
-async fn connection(
+/// Shakes hands first. Requests of a client that showed a certificate say so.
+async fn secured(
     stream: TcpStream,
+    acceptor: TlsAcceptor,
     router: Router,
     patience: Patience,
     stop: CancellationToken,
 ) {
-    // Answers are written whole; waiting to join them to more only adds latency.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
+    let peer = stream.peer_addr().ok();
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(patience.handshake, acceptor.accept(stream)) => shaken,
+        () = stop.cancelled() => return,
+    };
+    match shaken {
+        Err(_) => tracing::debug!(?peer, "connection closed: no handshake of TLS in time"),
+        Ok(Err(error)) => tracing::debug!(?peer, %error, "no handshake of TLS"),
+        Ok(Ok(stream)) => {
+            let shown = certificate(&stream);
+            connection(stream, shown, router, patience, stop).await;
+        }
     }
+}
+
+/// One that was not accepted ended the handshake.
+fn certificate(stream: &TlsStream<TcpStream>) -> Option<ClientCertificate> {
+    let shown = stream.get_ref().1.peer_certificates()?;
+    (!shown.is_empty()).then_some(ClientCertificate)
+}
+
+fn marked<B>(mut request: Request<B>, shown: Option<ClientCertificate>) -> Request<B> {
+    if let Some(shown) = shown {
+        request.extensions_mut().insert(shown);
+    }
+    request
+}
+
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    shown: Option<ClientCertificate>,
+    router: Router,
+    patience: Patience,
+    stop: CancellationToken,
+) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -98,7 +150,7 @@ async fn connection(
     let ask = Arc::clone(&asked);
     let router = router.map_request(move |request| {
         ask.store(true, Ordering::Relaxed);
-        request
+        marked(request, shown)
     });
     let service = TowerToHyperService::new(router);
     let stream = TokioIo::new(Unstuck::new(stream, patience.answer));

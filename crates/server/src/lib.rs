@@ -5,10 +5,13 @@
 
 mod data_dir;
 mod dev;
+mod entry;
 mod http;
 pub mod options;
 mod signals;
 mod sweeps;
+mod tls;
+mod token;
 mod worker;
 
 use std::ffi::OsString;
@@ -20,6 +23,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
+use entry::Entry;
 use options::{Cli, Dev, USAGE, Verb, log_filter};
 
 /// The runtime's threads get this long to end after everything else has.
@@ -52,7 +56,17 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     log(filter);
-    match run(options) {
+    // Files that cannot be used are wrong usage too, and nothing is locked or bound for them.
+    let entry = match Entry::read(&options.entry) {
+        Ok(entry) => entry,
+        Err(wrong) => {
+            for line in wrong {
+                eprintln!("converge: {line}");
+            }
+            return ExitCode::from(USAGE);
+        }
+    };
+    match run(options, entry) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("converge: {error:#}");
@@ -61,13 +75,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn run(options: Dev) -> Result<()> {
+fn run(options: Dev, entry: Entry) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("converge")
         .build();
     let runtime = runtime.context("could not start the runtime")?;
-    let ended = runtime.block_on(Box::pin(dev::run(options)));
+    let ended = runtime.block_on(Box::pin(dev::run(options, entry)));
     runtime.shutdown_timeout(RUNTIME_GRACE);
     ended
 }

@@ -3,6 +3,8 @@
 //! A flag wins over its variable. Every value is read here and not by the command-line library, so that all that is wrong with them is
 //! said at once; wrong usage ends with [`USAGE`].
 
+mod tls;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,8 @@ use clap::{Args, Parser, Subcommand};
 use converge_types::limits;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+
+pub use tls::Entry;
 
 /// Exit code for wrong usage, in all our binaries.
 pub const USAGE: u8 = 64;
@@ -69,17 +73,23 @@ pub struct DevArgs {
         value_delimiter = ','
     )]
     allowed_host: Vec<String>,
-    /// Listen beyond loopback although anybody who reaches the port can then run scripts
+    #[command(flatten)]
+    tls: tls::TlsArgs,
+    /// Listen beyond loopback although nobody is asked who he is: whoever reaches the port can then run scripts
     #[arg(
         long,
         env = "CONVERGE_INSECURE",
         value_name = "BOOL",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "true"
+        default_missing_value = "true",
+        help_heading = "Who is let in"
     )]
     insecure: Option<String>,
     /// A worker program to start, point at the broker, and start again when it ends
+    ///
+    /// It has this process's environment: where the broker speaks TLS, set BROKER_CA_FILE, and TLS_CERT_FILE and TLS_KEY_FILE where it asks
+    /// workers for certificates. The broker's certificate must be for the address it listens on.
     #[arg(long, value_name = "PATH", env = "CONVERGE_WORKER")]
     worker: Option<PathBuf>,
     /// How long a task stays with a worker that is silent [default: 30s]
@@ -107,6 +117,7 @@ pub struct Dev {
     pub listen: SocketAddr,
     pub broker_listen: SocketAddr,
     pub allowed_hosts: Vec<String>,
+    pub entry: Entry,
     pub worker: Option<PathBuf>,
     pub lease: Duration,
     pub heartbeat: Duration,
@@ -137,15 +148,11 @@ impl DevArgs {
             "--insecure (CONVERGE_INSECURE)",
             self.insecure.as_deref(),
         );
-        let mut beyond = |name: &str, found: Option<SocketAddr>| {
-            if let Some(found) = found.filter(|found| !found.ip().is_loopback() && !insecure) {
-                wrong.push(format!(
-                    "{name}: {found} is not loopback, and whoever reaches it can run scripts here; listen on 127.0.0.1, or say --insecure if the network around it is closed"
-                ));
-            }
-        };
-        beyond("--listen (LISTEN_ADDR)", listen);
-        beyond("--broker-listen (BROKER_LISTEN_ADDR)", broker);
+        let entry = self.tls.read(&mut wrong);
+        if let Some(entry) = entry.as_ref().filter(|_| !insecure) {
+            wrong.extend(listen.and_then(|listen| entry.api_on(listen)));
+            wrong.extend(broker.and_then(|broker| entry.broker_on(broker)));
+        }
         if let (Some(listen), Some(broker)) = (listen, broker)
             && listen == broker
             && listen.port() != 0
@@ -227,10 +234,13 @@ impl DevArgs {
                 wrong.push(format!("--worker (CONVERGE_WORKER): {path} is not executable; set its execute permission (chmod +x)"));
             }
         }
-        match (listen, broker, lease, heartbeat, sweep, forget, streams) {
+        match (
+            listen, broker, entry, lease, heartbeat, sweep, forget, streams,
+        ) {
             (
                 Some(listen),
                 Some(broker_listen),
+                Some(entry),
                 Some(lease),
                 Some(heartbeat),
                 Some(sweep_interval),
@@ -241,6 +251,7 @@ impl DevArgs {
                 listen,
                 broker_listen,
                 allowed_hosts,
+                entry,
                 worker: self.worker,
                 lease,
                 heartbeat,
@@ -404,15 +415,81 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_only_when_somebody_insists() {
+    fn beyond_loopback_only_when_strangers_are_turned_away_or_somebody_insists() {
         let wrong = args(|args| args.listen = Some("0.0.0.0:0".to_owned())).unwrap_err();
         assert!(wrong[0].contains("--insecure"), "{wrong:?}");
+        assert!(wrong[0].contains("--token-file"), "{wrong:?}");
+        let api = |change: fn(&mut tls::TlsArgs)| {
+            args(|args| {
+                args.listen = Some("0.0.0.0:0".to_owned());
+                change(&mut args.tls);
+            })
+            .is_ok()
+        };
+        assert!(api(|tls| tls.token_file = Some("t".into())));
+        assert!(!api(|tls| tls.token_file = Some("".into())));
+        let pair = |tls: &mut tls::TlsArgs| {
+            tls.tls_cert = Some("c".into());
+            tls.tls_key = Some("k".into());
+        };
+        assert!(
+            args(|args| {
+                args.listen = Some("[::]:0".to_owned());
+                pair(&mut args.tls);
+            })
+            .is_err()
+        );
+        assert!(
+            args(|args| {
+                args.listen = Some("[::]:0".to_owned());
+                pair(&mut args.tls);
+                args.tls.tls_client_ca = Some("a".into());
+            })
+            .is_ok()
+        );
+        // What the API asks for says nothing of the broker.
+        let broker = |ca: Option<&str>| {
+            args(|args| {
+                args.broker_listen = Some("0.0.0.0:0".to_owned());
+                pair(&mut args.tls);
+                args.tls.tls_client_ca = Some("a".into());
+                args.tls.token_file = Some("t".into());
+                args.tls.broker_tls_cert = Some("c".into());
+                args.tls.broker_tls_key = Some("k".into());
+                args.tls.broker_tls_client_ca = ca.map(Into::into);
+            })
+        };
+        let wrong = broker(None).unwrap_err();
+        assert!(wrong[0].contains("--broker-tls-client-ca"), "{wrong:?}");
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        assert!(broker(Some("a")).is_ok());
         let open = |args: &mut DevArgs| {
             args.listen = Some("0.0.0.0:0".to_owned());
             args.insecure = Some("true".to_owned());
         };
         assert!(args(open).is_ok());
         assert!(args(|args| args.listen = Some("[::1]:0".to_owned())).is_ok());
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_come_together() {
+        let wrong = args(|args| {
+            args.tls.tls_cert = Some("c".into());
+            args.tls.tls_client_ca = Some("a".into());
+            args.tls.broker_tls_client_ca = Some("a".into());
+            args.tls.tls_reload_interval = Some("often".to_owned());
+        })
+        .unwrap_err();
+        for (at, name) in [
+            "--tls-key (CONVERGE_TLS_KEY_FILE)",
+            "--broker-tls-cert (CONVERGE_BROKER_TLS_CERT_FILE)",
+            "--tls-reload-interval",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert!(wrong[at].contains(name), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Who may call, and that everything refused is a problem document.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::Request;
+use converge_api::{ClientCertificate, Token};
 
 use crate::harness::Harness;
 
@@ -124,4 +127,67 @@ async fn the_document_and_the_router_agree_and_both_prefixes_answer() {
         !page.text().contains("http://") && !page.text().contains("https://"),
         "the page must work offline"
     );
+}
+
+#[tokio::test]
+async fn who_shows_no_certificate_needs_the_newest_token() {
+    let tokens = tokio::sync::watch::Sender::new(Arc::new(Token::new(b"first")));
+    let harness = Harness::with(|options| options.token = Some(tokens.subscribe()));
+    let asked = async |path: &str, token: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers: &[_] = match token {
+            "" => &[],
+            _ => &[("authorization", bearer.as_str())],
+        };
+        harness.call("GET", path, headers, Body::empty()).await
+    };
+    for path in [
+        "/api/v1/resources",
+        "/api/version",
+        "/metrics",
+        "/docs",
+        "/nowhere",
+    ] {
+        for token in ["", "second"] {
+            let answer = asked(path, token).await;
+            let said = answer.problem(401);
+            assert!(said.contains("--token-file"), "{said}");
+            assert!(
+                !said.contains("first") && !said.contains("second"),
+                "{said}"
+            );
+            let challenge = answer.header("www-authenticate");
+            assert_eq!(challenge, Some("Bearer realm=\"converge\""), "{path}");
+        }
+    }
+    asked("/api/v1/resources", "first").await.ok(200);
+    // Probes have nothing to show.
+    for path in ["/livez", "/healthz", "/readyz"] {
+        asked(path, "").await.ok(200);
+    }
+    tokens.send_replace(Arc::new(Token::new(b"second")));
+    asked("/api/v1/resources", "first").await.problem(401);
+    asked("/api/v1/resources", "second").await.ok(200);
+
+    let mut request = Request::builder()
+        .uri("/api/v1/resources")
+        .header("host", "localhost")
+        .body(Body::empty())
+        .unwrap();
+    request.extensions_mut().insert(ClientCertificate);
+    harness.send(request).await.ok(200);
+}
+
+#[tokio::test]
+async fn a_token_lets_no_page_from_elsewhere_in() {
+    let tokens = tokio::sync::watch::Sender::new(Arc::new(Token::new(b"first")));
+    let harness = Harness::with(|options| options.token = Some(tokens.subscribe()));
+    let headers = [
+        ("authorization", "Bearer first"),
+        ("origin", "https://evil.example"),
+    ];
+    let answer = harness
+        .call("GET", "/api/v1/resources", &headers, Body::empty())
+        .await;
+    answer.problem(403);
 }

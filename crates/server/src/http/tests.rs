@@ -8,6 +8,8 @@ use tokio::time::timeout;
 
 use super::*;
 
+mod secured;
+
 const HEAD: Duration = Duration::from_millis(200);
 /// What a test waits at the most.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -33,12 +35,13 @@ impl Served {
             )
             .route("/echo", post(async |body: Bytes| body));
         let patience = Patience {
+            handshake: HEAD,
             head: HEAD,
             answer: HEAD,
             grace: Duration::ZERO,
         };
         let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, router, stop.clone(), patience));
+        serving.spawn(serve(listener, None, router, stop.clone(), patience));
         Self {
             address,
             stop,

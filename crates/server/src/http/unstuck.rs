@@ -6,19 +6,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 /// See the module.
-pub(super) struct Unstuck {
-    stream: TcpStream,
+pub(super) struct Unstuck<S> {
+    stream: S,
     patience: Duration,
     /// Runs while a write waits.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
-impl Unstuck {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
+impl<S> Unstuck<S> {
+    pub(super) fn new(stream: S, patience: Duration) -> Self {
         Self {
             stream,
             patience,
@@ -45,7 +44,7 @@ impl Unstuck {
     }
 }
 
-impl AsyncRead for Unstuck {
+impl<S: AsyncRead + Unpin> AsyncRead for Unstuck<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -55,7 +54,7 @@ impl AsyncRead for Unstuck {
     }
 }
 
-impl AsyncWrite for Unstuck {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Unstuck<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
