@@ -110,19 +110,26 @@ impl Tls {
                 let print = pem::print(&contents);
                 (print != last).then(|| (print, source.build(&contents)))
             });
-            let cert = self.source.files.cert.display();
+            let cert = self.source.cert();
             match read.await {
                 Ok(None) => {}
                 Ok(Some((print, Ok(config)))) => {
                     self.print = print;
                     self.configs.send_replace(Arc::new(config));
-                    tracing::info!(%cert, "TLS files have changed; the next connection is shown them");
+                    tracing::info!(
+                        cert,
+                        "TLS files have changed; the next connection is shown them"
+                    );
                 }
                 Ok(Some((print, Err(wrong)))) => {
                     self.print = print;
-                    tracing::warn!(%cert, error = wrong.join("; "), "TLS files have changed and cannot be used; what was read before stays in use");
+                    tracing::warn!(
+                        cert,
+                        error = wrong.join("; "),
+                        "TLS files have changed and cannot be used; what was read before stays in use"
+                    );
                 }
-                Err(_) => tracing::warn!(%cert, "reading the TLS files again panicked"),
+                Err(_) => tracing::warn!(cert, "reading the TLS files again panicked"),
             }
         }
     }
@@ -143,6 +150,12 @@ impl Source {
             Some(pem::file(key)),
             client_ca.as_deref().map(pem::file),
         ]
+    }
+
+    /// By which flag and path it is known.
+    fn cert(&self) -> String {
+        let path = self.files.cert.display();
+        format!("{} {path}", self.listener.flag("cert"))
     }
 
     fn line(&self, name: &str, path: &Path, why: &str) -> String {

@@ -76,10 +76,11 @@ impl TokenFile {
 
 fn read(path: &Path) -> Result<Token, String> {
     let cannot = |error: std::io::Error| format!("it cannot be read: {error}");
-    let file = File::open(path).map_err(cannot)?;
-    if !file.metadata().map_err(cannot)?.is_file() {
+    // Asked first: opening a pipe waits for its writer.
+    if !std::fs::metadata(path).map_err(cannot)?.is_file() {
         return Err("it is no regular file".to_owned());
     }
+    let file = File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
     file.take(LIMIT_BYTES + 1)
         .read_to_end(&mut bytes)
@@ -125,5 +126,10 @@ mod tests {
         }
         assert!(TokenFile::read(dir.path().to_owned()).is_err());
         assert!(TokenFile::read(dir.path().join("none")).is_err());
+        // A pipe without a writer holds up nobody.
+        let pipe = dir.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let said = TokenFile::read(pipe).map(drop).unwrap_err();
+        assert!(said.ends_with("it is no regular file"), "{said}");
     }
 }

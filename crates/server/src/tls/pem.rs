@@ -1,6 +1,7 @@
 //! PEM files: what is in them, and what is wrong with them.
 //!
-//! The library's own errors quote lines of a file, which may be lines of a key: every reason here is in our words.
+//! The library's own errors quote lines of a file, which may be lines of a key: every reason here is in our words. A worker reads its files
+//! by the same rules, in `converge-sdk`; neither may depend on the other.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,10 +21,11 @@ pub(super) type Bytes = Result<Vec<u8>, String>;
 /// Blocks.
 pub(super) fn file(path: &Path) -> Bytes {
     let read = || -> io::Result<Bytes> {
-        let file = File::open(path)?;
-        if !file.metadata()?.is_file() {
+        // Asked first: opening a pipe waits for its writer.
+        if !std::fs::metadata(path)?.is_file() {
             return Ok(Err("it is no regular file".to_owned()));
         }
+        let file = File::open(path)?;
         let mut bytes = Vec::new();
         file.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > FILE_LIMIT {
