@@ -272,3 +272,39 @@ fn a_worker_beside_it_is_started_again_and_ends_with_it() {
         "the worker was not asked to end"
     );
 }
+
+#[test]
+fn a_worker_beside_it_is_not_told_where_the_secrets_of_the_control_plane_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, token) = (dir.path().join("worker"), dir.path().join("token"));
+    let script = format!(
+        "#!/bin/sh\ncd {}\nenv > seen && mv seen variables\nexec sleep 600\n",
+        dir.path().display()
+    );
+    std::fs::write(&program, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    std::fs::write(&token, "a-token-that-nobody-guesses").unwrap();
+    let mut command = command(&dir.path().join("data"), PORTS);
+    command
+        .args(["--worker", program.to_str().unwrap()])
+        .env("CONVERGE_TOKEN_FILE", &token)
+        .env("CONVERGE_TLS_KEY_FILE", "")
+        .env("KEPT", "1");
+    let mut server = start_by(command);
+    let began = Instant::now();
+    let seen = loop {
+        if let Ok(seen) = std::fs::read_to_string(dir.path().join("variables")) {
+            break seen;
+        }
+        assert!(began.elapsed() < LIMIT, "the worker was not started");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(seen.contains("KEPT=1"), "{seen}");
+    assert!(seen.contains("BROKER_ADDR="), "{seen}");
+    for name in ["CONVERGE_TOKEN_FILE", "CONVERGE_TLS_KEY_FILE"] {
+        assert!(!seen.contains(name), "{seen}");
+    }
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.ended().0, Some(0));
+}

@@ -5,7 +5,7 @@
 //! own is ended while the broker still takes its results; the broker stays for nobody else. No claim is released: a worker that still runs a task may report it to the next process.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,9 +58,10 @@ pub(crate) async fn run(options: Dev, entry: Entry) -> Result<()> {
 
     let api_listener = bind("the REST API", "--listen", options.listen).await?;
     let broker_listener = bind("the broker", "--broker-listen", options.broker_listen).await?;
+    let broker_address = broker_listener.local_addr()?;
     let addresses = Addresses {
         api: url(api_listener.local_addr()?, options.entry.api.as_ref()),
-        broker: url(broker_listener.local_addr()?, options.entry.broker.as_ref()),
+        broker: url(broker_address, options.entry.broker.as_ref()),
     };
     if options.entry.token_file.is_some()
         && options.entry.api.is_none()
@@ -129,7 +130,7 @@ pub(crate) async fn run(options: Dev, entry: Entry) -> Result<()> {
     if let Some(program) = options.worker {
         let supervised = worker::Supervised {
             program,
-            broker: addresses.broker.clone(),
+            broker: url(reachable(broker_address), options.entry.broker.as_ref()),
             heartbeat: options.heartbeat,
             grace: WORKER_GRACE,
         };
@@ -210,6 +211,17 @@ fn url(address: SocketAddr, tls: Option<&TlsFiles>) -> String {
     format!("{scheme}://{address}")
 }
 
+/// Where a neighbour on this machine dials what listens there: no certificate is for the address that stands for all.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
 /// Says where both answer. Connections to a bound port are taken from here on, so they do.
 fn announce(data_dir: &DataDir, addresses: &Addresses) -> Result<()> {
     data_dir.addresses_write(addresses)?;
@@ -220,4 +232,21 @@ fn announce(data_dir: &DataDir, addresses: &Addresses) -> Result<()> {
         tracing::debug!(%error, "could not print the addresses");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_neighbour_dials_loopback_where_all_addresses_are_listened_on() {
+        for (bound, dialled) in [
+            ("0.0.0.0:9090", "127.0.0.1:9090"),
+            ("[::]:9090", "[::1]:9090"),
+            ("127.0.0.2:1", "127.0.0.2:1"),
+        ] {
+            let address: SocketAddr = bound.parse().unwrap();
+            assert_eq!(reachable(address).to_string(), dialled);
+        }
+    }
 }

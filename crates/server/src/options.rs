@@ -15,6 +15,7 @@ use converge_types::limits;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+pub(crate) use tls::ENTRY_VARIABLES;
 pub use tls::Entry;
 
 /// Exit code for wrong usage, in all our binaries.
@@ -89,7 +90,7 @@ pub struct DevArgs {
     /// A worker program to start, point at the broker, and start again when it ends
     ///
     /// It has this process's environment: where the broker speaks TLS, set BROKER_CA_FILE, and TLS_CERT_FILE and TLS_KEY_FILE where it asks
-    /// workers for certificates. The broker's certificate must be for the address it listens on.
+    /// workers for certificates. The broker's certificate must be for the address it listens on, for 127.0.0.1 or ::1 if those are all.
     #[arg(long, value_name = "PATH", env = "CONVERGE_WORKER")]
     worker: Option<PathBuf>,
     /// How long a task stays with a worker that is silent [default: 30s]

@@ -11,6 +11,8 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use crate::options::ENTRY_VARIABLES;
+
 /// Between two starts, growing while it keeps ending at once.
 const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
@@ -61,7 +63,11 @@ impl Supervised {
     }
 
     fn start(&self) -> std::io::Result<Child> {
-        Command::new(resolved(&self.program))
+        let mut command = Command::new(resolved(&self.program));
+        for variable in ENTRY_VARIABLES {
+            command.env_remove(variable);
+        }
+        command
             .env("BROKER_ADDR", &self.broker)
             .env(
                 "WORKER_HEARTBEAT_INTERVAL",

@@ -2,6 +2,7 @@
 //!
 //! A listener that leaves loopback must ask whoever comes who it is, or be told that this is not wanted.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,31 +17,44 @@ use crate::tls::TlsFiles;
 pub(super) struct TlsArgs {
     /// Certificate chain of the REST API, PEM; with it the API speaks https:// only
     #[arg(long, value_name = "FILE", env = "CONVERGE_TLS_CERT_FILE", help_heading = HEADING)]
-    pub(super) tls_cert: Option<PathBuf>,
+    pub(super) tls_cert: Option<OsString>,
     /// The key of --tls-cert, PEM
     #[arg(long, value_name = "FILE", env = "CONVERGE_TLS_KEY_FILE", help_heading = HEADING)]
-    pub(super) tls_key: Option<PathBuf>,
+    pub(super) tls_key: Option<OsString>,
     /// Clients of the REST API must show a certificate that this CA has signed; with --token-file, that or the token
+    ///
+    /// Whoever has such a certificate may do everything: use another CA than that of the workers, whose scripts can read their files.
     #[arg(long, value_name = "FILE", env = "CONVERGE_TLS_CLIENT_CA_FILE", help_heading = HEADING)]
-    pub(super) tls_client_ca: Option<PathBuf>,
+    pub(super) tls_client_ca: Option<OsString>,
     /// Requests to the REST API must bear the token in this file: Authorization: Bearer TOKEN (conctl --token-file)
     #[arg(long, value_name = "FILE", env = "CONVERGE_TOKEN_FILE", help_heading = HEADING)]
-    pub(super) token_file: Option<PathBuf>,
+    pub(super) token_file: Option<OsString>,
     /// Certificate chain of the broker, PEM; with it workers must dial https:// (their BROKER_CA_FILE names its CA)
     #[arg(long, value_name = "FILE", env = "CONVERGE_BROKER_TLS_CERT_FILE", help_heading = HEADING)]
-    pub(super) broker_tls_cert: Option<PathBuf>,
+    pub(super) broker_tls_cert: Option<OsString>,
     /// The key of --broker-tls-cert, PEM
     #[arg(long, value_name = "FILE", env = "CONVERGE_BROKER_TLS_KEY_FILE", help_heading = HEADING)]
-    pub(super) broker_tls_key: Option<PathBuf>,
+    pub(super) broker_tls_key: Option<OsString>,
     /// Workers must show a certificate that this CA has signed (their TLS_CERT_FILE and TLS_KEY_FILE); a SPIFFE id in it names them
     #[arg(long, value_name = "FILE", env = "CONVERGE_BROKER_TLS_CLIENT_CA_FILE", help_heading = HEADING)]
-    pub(super) broker_tls_client_ca: Option<PathBuf>,
+    pub(super) broker_tls_client_ca: Option<OsString>,
     /// How often all these files are read again; one caught half-written changes nothing [default: 30s]
     #[arg(long, value_name = "DURATION", env = "CONVERGE_TLS_RELOAD_INTERVAL", help_heading = HEADING)]
     pub(super) tls_reload_interval: Option<String>,
 }
 
 const HEADING: &str = "Who is let in";
+
+/// Where the control plane's own secrets are: nothing for a worker, whose scripts see its environment.
+pub(crate) const ENTRY_VARIABLES: [&str; 7] = [
+    "CONVERGE_TLS_CERT_FILE",
+    "CONVERGE_TLS_KEY_FILE",
+    "CONVERGE_TLS_CLIENT_CA_FILE",
+    "CONVERGE_TOKEN_FILE",
+    "CONVERGE_BROKER_TLS_CERT_FILE",
+    "CONVERGE_BROKER_TLS_KEY_FILE",
+    "CONVERGE_BROKER_TLS_CLIENT_CA_FILE",
+];
 
 /// Who is let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,10 +96,15 @@ impl TlsArgs {
         Some(Entry {
             api,
             broker,
-            token_file: self.token_file.filter(|file| !file.as_os_str().is_empty()),
+            token_file: given(self.token_file),
             reload_interval,
         })
     }
+}
+
+/// An empty variable counts as none.
+fn given(file: Option<OsString>) -> Option<PathBuf> {
+    file.filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
 /// A certificate and its key come together, and who asks for certificates shows one.
@@ -93,12 +112,10 @@ fn files(
     wrong: &mut Vec<String>,
     flag: &str,
     variable: &str,
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-    client_ca: Option<PathBuf>,
+    cert: Option<OsString>,
+    key: Option<OsString>,
+    client_ca: Option<OsString>,
 ) -> Option<TlsFiles> {
-    // An empty variable counts as none.
-    let given = |file: Option<PathBuf>| file.filter(|file| !file.as_os_str().is_empty());
     let (cert, key, client_ca) = (given(cert), given(key), given(client_ca));
     let one = |word: &str, name: &str| format!("{flag}-{word} ({variable}_{name}_FILE)");
     let mut lacks = |lacking: String, given: &str| {
