@@ -18,7 +18,8 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::TlsAcceptor;
 use tonic::transport::server::Connected;
 
-use crate::tls::{self, Peer, TlsConfigs};
+use crate::refusals::Refusals;
+use crate::tls::{Peer, TlsConfigs};
 
 /// Handshake of TLS and the first words of HTTP/2 must be over after this.
 const GREETING: Duration = Duration::from_secs(10);
@@ -36,6 +37,7 @@ pub(crate) struct Terms {
     greeting: Duration,
     /// What each newly accepted one shakes hands by; cleartext without.
     tls: Option<TlsConfigs>,
+    refusals: Arc<Refusals>,
 }
 
 impl Terms {
@@ -44,6 +46,7 @@ impl Terms {
             places,
             greeting: GREETING,
             tls,
+            refusals: Arc::default(),
         }
     }
 }
@@ -96,7 +99,7 @@ pub(crate) struct Arrival {
 
 /// How far a connection has come.
 enum Stage {
-    Shaking(Box<tokio_rustls::Accept<TcpStream>>),
+    Shaking(Box<tokio_rustls::Accept<TcpStream>>, Arc<Refusals>),
     Tls(Box<tokio_rustls::server::TlsStream<TcpStream>>),
     Plain(TcpStream),
     /// The handshake failed; there is nothing left to speak on.
@@ -111,7 +114,7 @@ macro_rules! delegate {
         match &mut this.stream {
             Stage::Plain(stream) => Pin::new(stream).$method($context $(, $argument)*),
             Stage::Tls(stream) => Pin::new(stream).$method($context $(, $argument)*),
-            Stage::Shaking(_) | Stage::Gone => Poll::Ready(Err(gone())),
+            Stage::Shaking(..) | Stage::Gone => Poll::Ready(Err(gone())),
         }
     }};
 }
@@ -126,7 +129,8 @@ impl Arrival {
         let stream = match &terms.tls {
             Some(configs) => {
                 let config = Arc::clone(&configs.borrow());
-                Stage::Shaking(Box::new(TlsAcceptor::from(config).accept(stream)))
+                let accept = TlsAcceptor::from(config).accept(stream);
+                Stage::Shaking(Box::new(accept), Arc::clone(&terms.refusals))
             }
             None => Stage::Plain(stream),
         };
@@ -140,8 +144,8 @@ impl Arrival {
 
     /// Ready once there is something to read from and write to.
     fn poll_shaken(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let accept = match &mut self.stream {
-            Stage::Shaking(accept) => accept,
+        let (accept, refusals) = match &mut self.stream {
+            Stage::Shaking(accept, refusals) => (accept, refusals),
             Stage::Gone => return Poll::Ready(Err(gone())),
             Stage::Plain(_) | Stage::Tls(_) => return Poll::Ready(Ok(())),
         };
@@ -152,7 +156,7 @@ impl Arrival {
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) => {
-                tls::log_failed(&self.peer, &error);
+                refusals.log(&self.peer, &error);
                 self.stream = Stage::Gone;
                 Poll::Ready(Err(error))
             }
@@ -239,7 +243,7 @@ impl AsyncWrite for Arrival {
             Stage::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Stage::Tls(stream) => Pin::new(stream).poll_shutdown(context),
             // There is nothing to end in order.
-            Stage::Shaking(_) | Stage::Gone => Poll::Ready(Ok(())),
+            Stage::Shaking(..) | Stage::Gone => Poll::Ready(Ok(())),
         }
     }
 }

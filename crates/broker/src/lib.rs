@@ -11,6 +11,7 @@ mod arrivals;
 mod convert;
 mod leases;
 mod outbox;
+mod refusals;
 mod registry;
 mod service;
 mod session;

@@ -4,17 +4,17 @@
 //! sessions are told apart by number. Not here: which certificates are accepted and where they come from (`converge-server`).
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use rustls::{Error, ServerConfig, ServerConnection};
+use rustls::{ServerConfig, ServerConnection};
 use tokio::sync::watch;
 use webpki::EndEntityCert;
 
 /// The settings of TLS as they change: every connection takes the newest when it is accepted. They must offer `h2` and nothing else.
 pub type TlsConfigs = watch::Receiver<Arc<ServerConfig>>;
 
+const SCHEME: &str = "spiffe://";
 /// The longest id that SPIFFE allows.
 const ID_LIMIT_BYTES: usize = 2_048;
 
@@ -64,27 +64,12 @@ fn spiffe_id(certificate: &rustls::pki_types::CertificateDer<'_>) -> Option<Stri
     let certificate = EndEntityCert::try_from(certificate).ok()?;
     let mut ids = certificate
         .valid_uri_names()
-        .filter(|name| name.starts_with("spiffe://"));
+        .filter(|name| name.starts_with(SCHEME));
     let (Some(id), None) = (ids.next(), ids.next()) else {
         return None;
     };
+    // It names a trust domain at least, and is written into logs as it is.
+    let names_domain = id.strip_prefix(SCHEME)?.bytes().next()? != b'/';
     let is_legal = id.len() <= ID_LIMIT_BYTES && id.bytes().all(|byte| byte.is_ascii_graphic());
-    is_legal.then(|| id.to_owned())
-}
-
-/// A handshake failed. One that failed over a certificate is somebody's mistake; the rest is what any open port gets to hear.
-pub(crate) fn log_failed(peer: &Peer, error: &io::Error) {
-    let cause = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
-    match cause {
-        Some(Error::NoCertificatesPresented) => {
-            tracing::info!(%peer, "a worker without a client certificate was turned away; its TLS_CERT_FILE and TLS_KEY_FILE name one");
-        }
-        Some(Error::InvalidCertificate(why)) => {
-            tracing::info!(%peer, error = %why, "a worker was turned away: its client certificate is not accepted");
-        }
-        Some(Error::AlertReceived(alert)) => {
-            tracing::info!(%peer, ?alert, "a worker went away: it does not accept this broker's certificate");
-        }
-        _ => tracing::debug!(%peer, %error, "no handshake of TLS"),
-    }
+    (names_domain && is_legal).then(|| id.to_owned())
 }

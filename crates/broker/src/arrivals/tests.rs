@@ -5,7 +5,10 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use futures::StreamExt as _;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, SanType, date_time_ymd,
+};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
@@ -37,6 +40,10 @@ impl Pki {
     }
 
     fn issue(&self, uris: &[&str]) -> Identity {
+        self.issue_as(uris, |_| {})
+    }
+
+    fn issue_as(&self, uris: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         params.subject_alt_names.push(SanType::IpAddress(loopback));
@@ -44,6 +51,7 @@ impl Pki {
             let uri = SanType::URI((*uri).try_into().unwrap());
             params.subject_alt_names.push(uri);
         }
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
         let cert = params.signed_by(&key, &self.0).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
@@ -179,6 +187,8 @@ async fn the_one_spiffe_id_of_a_certificate_names_its_worker_and_nothing_else_do
         (&["https://example.org", id][..], Some(id)),
         (&[id, "spiffe://example.org/b"][..], None),
         (&["https://example.org"][..], None),
+        (&["spiffe:///worker/a"][..], None),
+        (&["spiffe://"][..], None),
         (&[][..], None),
     ];
     for (uris, expected) in cases {
@@ -193,10 +203,20 @@ async fn the_one_spiffe_id_of_a_certificate_names_its_worker_and_nothing_else_do
 }
 
 #[tokio::test]
-async fn who_shows_no_certificate_or_a_stranger_s_is_turned_away() {
+async fn who_shows_no_certificate_or_one_that_does_not_hold_is_turned_away() {
     let (pki, other) = (Pki::new("ours"), Pki::new("other"));
     let served = Served::new(&pki, LIMIT).await;
-    for identity in [None, Some(other.issue(&["spiffe://example.org/a"]))] {
+    let id = &["spiffe://example.org/a"];
+    let expired = pki.issue_as(id, |params| {
+        params.not_before = date_time_ymd(2019, 1, 1);
+        params.not_after = date_time_ymd(2020, 1, 1);
+    });
+    let early = pki.issue_as(id, |params| params.not_before = date_time_ymd(2999, 1, 1));
+    let for_servers = pki.issue_as(id, |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    let identities = [other.issue(id), expired, early, for_servers].map(Some);
+    for identity in std::iter::once(None).chain(identities) {
         assert!(served.greet(&pki, identity).await.is_err());
         assert!(served.next_end().await.is_err());
     }
