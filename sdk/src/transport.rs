@@ -110,6 +110,11 @@ impl Link {
         self.refusal.get()
     }
 
+    /// Whether it is known why the peer is of no use.
+    fn is_explained(&self) -> bool {
+        self.refusal().is_some() || self.stranger().is_some()
+    }
+
     /// Resolves once the peer has answered a frame of ours.
     pub(crate) async fn answered(self: Arc<Self>) {
         while !self.has_answered() {
@@ -308,9 +313,9 @@ impl Watched {
         }
     }
 
-    /// A write may fail because the peer has closed, and what it said before is still to be read: a worker whose certificate it
-    /// does not take hears that only once it writes. A socket that takes nothing any more always has an end to read, and a
-    /// connection that never answered has its limit, so waiting for it is safe.
+    /// A write may fail because the peer has closed, and what it said before is still to be read: that it takes no cleartext, or, to
+    /// a worker that TLS tells only once it writes, that its certificate is not taken. A socket that takes nothing any more always
+    /// has an end to read, and a connection that never answered has its limit, so waiting for it is safe.
     fn written<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -321,15 +326,11 @@ impl Watched {
         };
         self.note(error);
         let mut scratch = [0; 1024];
-        while self.tls.is_some() && !self.link.has_answered() && self.link.refusal().is_none() {
+        while !self.link.has_answered() && !self.link.is_explained() {
             let mut buf = ReadBuf::new(&mut scratch);
-            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf)) {
-                Ok(()) if buf.filled().is_empty() => break,
-                Ok(()) => {}
-                Err(error) => {
-                    self.note(&error);
-                    break;
-                }
+            match ready!(Pin::new(&mut *self).poll_read(cx, &mut buf)) {
+                Ok(()) if !buf.filled().is_empty() => {}
+                _ => break,
             }
         }
         result
@@ -343,10 +344,14 @@ impl AsyncRead for Watched {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let mut result = Pin::new(&mut self.stream).poll_read(cx, buf);
         let this = &mut *self;
-        if let Poll::Ready(Err(error)) = &result {
+        if let Poll::Ready(Err(error)) = &mut result {
             this.note(error);
+            if error.kind() == io::ErrorKind::UnexpectedEof {
+                // The library refers to its manual. A broker that is killed says no good-bye; what is cut short shows in HTTP/2.
+                *error = io::Error::new(error.kind(), "the broker broke off the connection");
+            }
         }
         this.frames
             .read(&buf.filled()[before..], |sign| match sign {

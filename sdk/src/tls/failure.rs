@@ -76,7 +76,7 @@ fn certificate(why: &CertificateError, host: &str, files: &TlsFiles) -> String {
             if presented.is_empty() {
                 return name(host, " and names nothing else (a common name does not count)");
             }
-            let shown: Vec<_> = presented.iter().take(8).map(|text| text.escape_debug().to_string()).collect();
+            let shown: Vec<_> = presented.iter().take(8).map(|name| bare(name)).collect();
             name(host, &format!(" but for {}", shown.join(", ")))
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
@@ -85,6 +85,13 @@ fn certificate(why: &CertificateError, host: &str, files: &TlsFiles) -> String {
         CertificateError::BadEncoding => "the broker's certificate is no X.509 certificate".to_owned(),
         other => format!("the broker's certificate is not accepted: {other}"),
     }
+}
+
+/// The library shows a name as `DnsName("a.example")` or `IpAddress(127.0.0.1)`.
+fn bare(name: &str) -> String {
+    let inside = name.split_once('(').map_or(name, |(_, inside)| inside);
+    let inside = inside.trim_end_matches(')').trim_matches('"');
+    inside.escape_debug().to_string()
 }
 
 fn name(host: &str, instead: &str) -> String {
@@ -119,5 +126,22 @@ fn alert(alert: AlertDescription, files: &TlsFiles) -> String {
             "what answers there speaks TLS but not HTTP/2, so it is no broker; check the port of the broker's address".to_owned()
         }
         (other, _) => format!("the broker ended TLS: {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_shown_as_it_is_written() {
+        for (shown, expected) in [
+            ("DnsName(\"a.example\")", "a.example"),
+            ("IpAddress(127.0.0.1)", "127.0.0.1"),
+            ("a.example", "a.example"),
+            ("DnsName(\"a\nb\")", "a\\nb"),
+        ] {
+            assert_eq!(bare(shown), expected);
+        }
     }
 }

@@ -116,10 +116,11 @@ pub(super) fn system_roots() -> Result<RootCertStore, String> {
 
 fn file(path: &Path) -> Bytes {
     let read = || -> io::Result<Result<Vec<u8>, String>> {
-        let file = File::open(path)?;
-        if !file.metadata()?.is_file() {
+        // Asked first: opening a pipe waits for its writer.
+        if !std::fs::metadata(path)?.is_file() {
             return Ok(Err("it is no regular file".to_owned()));
         }
+        let file = File::open(path)?;
         let mut bytes = Vec::new();
         file.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > FILE_LIMIT {

@@ -396,10 +396,33 @@ async fn files_that_cannot_be_used_end_the_worker_before_it_dials() {
         let text = with(ca, cert, key).await;
         assert!(text.contains(expected), "{expected}\n{text}");
     }
+    // Opening a pipe would wait for whoever writes into it.
+    let made = std::process::Command::new("mkfifo")
+        .arg(pki.path("pipe"))
+        .status();
+    assert!(made.unwrap().success());
+    let text = with("ca.pem", "cert.pem", "pipe").await;
+    assert!(text.contains("pipe: it is no regular file"), "{text}");
     assert!(
         futures_now(listener.accept()).is_none(),
         "nothing is dialled"
     );
+}
+
+#[tokio::test]
+async fn what_was_read_shows_no_key() {
+    let pki = Pki::new();
+    let client = pki.client("worker");
+    let files = Some(pki.files("client", &client));
+    let mut options = tls_options("https://localhost:1", Some(pki.ca()), files);
+    let tls = crate::tls::Tls::read(&options).await.unwrap();
+    options.tls_loaded = Some(Arc::new(tls));
+    let shown = format!("{options:?}");
+    assert!(
+        shown.contains("ClientConfig"),
+        "the key is in there: {shown}"
+    );
+    assert!(!client.is_shown_in(&shown), "{shown}");
 }
 
 /// What a future gives without waiting.

@@ -30,6 +30,19 @@ pub(super) struct Pair {
     key_der: Vec<u8>,
 }
 
+impl Pair {
+    /// Whether a text holds the secret number of the key, be it as PEM, as hex or as a list.
+    pub(super) fn is_shown_in(&self, text: &str) -> bool {
+        // Where PKCS#8 has it for ECDSA on P-256.
+        let secret = &self.key_der[36..68];
+        let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let list = format!("{secret:?}");
+        shows_keys(text)
+            || text.to_lowercase().contains(&hex)
+            || text.contains(list.trim_matches(['[', ']']))
+    }
+}
+
 /// An authority, and a directory for files.
 pub(super) struct Pki {
     dir: TempDir,
