@@ -48,6 +48,10 @@ impl Context {
             ..Options::default()
         };
         let client = Client::new(&options)?;
+        if options.exposes_token() {
+            self.progress
+                .note("warning: the token goes to this server in cleartext; use https://");
+        }
         self.client = Some(client.clone());
         Ok(client)
     }

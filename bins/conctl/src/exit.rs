@@ -102,10 +102,13 @@ impl From<Error> for Failure {
         };
         let code = match &err {
             Error::Refused(problem) => code_of_status(problem.status),
-            Error::Unreachable { .. } => UNREACHABLE,
+            Error::Unreachable { .. } | Error::Tls { .. } => UNREACHABLE,
             _ => REFUSED,
         };
-        let is_general = matches!(err, Error::Unreachable { .. } | Error::NotServed { .. });
+        let is_general = matches!(
+            err,
+            Error::Unreachable { .. } | Error::Tls { .. } | Error::NotServed { .. }
+        );
         Self {
             code,
             message,

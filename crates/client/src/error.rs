@@ -20,6 +20,14 @@ pub enum Error {
         /// The innermost cause, which names what happened.
         reason: String,
     },
+    /// A server answered, and there is no TLS with it: one of the two does not accept the other, or speaks none.
+    #[error("no connection to the server at {server}: {reason}")]
+    Tls {
+        /// The server as it was given.
+        server: String,
+        /// What failed and what to change.
+        reason: String,
+    },
     /// Something answered that is not this API.
     #[error("what answers at {server} is not a converge server: {reason}")]
     NotThisApi {
@@ -95,6 +103,14 @@ pub enum OptionsError {
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+    },
+    /// Certificate and key were read, and do not belong together.
+    #[error("the key in {} (--tls-key) is not that of the certificate in {} (--tls-cert)", key.display(), cert.display())]
+    OtherKey {
+        /// The file of the certificate.
+        cert: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
     },
     /// Only one of certificate and key was given.
     #[error("--tls-cert and --tls-key are used together: one of them is missing")]

@@ -3,7 +3,7 @@
 //! What must hold:
 //! - An answer keeps its bytes beside its typed form ([`Answer::body`]), so that a caller can show exactly what came.
 //! - Three things never look alike: the server said no ([`Error::Refused`], with its problem document), the server could
-//!   not be reached ([`Error::Unreachable`]), and what answered is not this API ([`Error::NotThisApi`]).
+//!   not be reached ([`Error::Unreachable`], or [`Error::Tls`] where trying again is of no use), and what answered is not this API ([`Error::NotThisApi`]).
 //! - Nothing is retried here, and an answer is bounded in size.
 //!
 //! Not here: exit codes, formats, waiting (they belong to `conctl`).
@@ -13,6 +13,7 @@ mod calls;
 mod error;
 mod options;
 mod path;
+mod tls;
 mod transport;
 
 pub use answer::{Answer, Page};

@@ -8,6 +8,7 @@ use reqwest::Url;
 use rustls::crypto::ring;
 
 use crate::error::OptionsError;
+use crate::tls::Brought;
 
 /// Where a server listens when nobody says otherwise.
 pub const DEFAULT_SERVER: &str = "http://localhost:8080";
@@ -62,6 +63,7 @@ pub(crate) struct Parts {
     /// As the person wrote it, for messages.
     pub(crate) server: String,
     pub(crate) token: Option<String>,
+    pub(crate) brought: Brought,
 }
 
 impl Options {
@@ -82,16 +84,40 @@ impl Options {
             // No system certificates are looked for: a plain connection must work on a machine that has none.
             builder.tls_backend_preconfigured(no_trust()?)
         };
-        let http = builder
-            .build()
-            .map_err(|source| OptionsError::Tls { source })?;
+        let http = builder.build().map_err(|source| self.no_tls(source))?;
         let token = self.token_file.as_deref().map(read_token).transpose()?;
+        let brought = Brought {
+            ca: self.tls_ca.is_some(),
+            identity: self.tls_cert.is_some(),
+            is_tls: base.scheme() == "https",
+        };
         Ok(Parts {
             http,
             base,
+            brought,
             server: self.server.clone(),
             token,
         })
+    }
+
+    fn no_tls(&self, source: reqwest::Error) -> OptionsError {
+        let cause = crate::tls::find(&source);
+        match (cause, &self.tls_cert, &self.tls_key) {
+            (Some(rustls::Error::InconsistentKeys(_)), Some(cert), Some(key)) => {
+                OptionsError::OtherKey {
+                    cert: cert.clone(),
+                    key: key.clone(),
+                }
+            }
+            _ => OptionsError::Tls { source },
+        }
+    }
+
+    /// Whether the token would leave this machine in cleartext.
+    #[must_use]
+    pub fn exposes_token(&self) -> bool {
+        let leaves = |base: Url| base.scheme() == "http" && !is_loopback(&base);
+        self.token_file.is_some() && self.base().is_ok_and(leaves)
     }
 
     fn base(&self) -> Result<Url, OptionsError> {
@@ -248,6 +274,24 @@ mod tests {
             ..Options::default()
         };
         assert!(matches!(options.build(), Err(OptionsError::HalfIdentity)));
+    }
+
+    #[test]
+    fn a_token_is_exposed_where_others_may_listen() {
+        for (server, exposed) in [
+            ("http://control.example", true),
+            ("https://control.example", false),
+            ("http://127.0.0.1:8080", false),
+        ] {
+            let with = |token_file| Options {
+                server: server.to_owned(),
+                token_file,
+                ..Options::default()
+            };
+            let token = Some("token".into());
+            assert_eq!(with(token).exposes_token(), exposed, "{server}");
+            assert!(!with(None).exposes_token());
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::answer::Answer;
 use crate::error::{Error, OptionsError};
 use crate::options::{Options, Parts};
 use crate::path::url;
+use crate::tls::{self, Brought};
 
 /// The largest answer taken: one status of the largest size, its spec and room for the rest.
 const ANSWER_LIMIT_BYTES: usize = 256 * 1024 * 1024;
@@ -26,6 +27,7 @@ pub struct Client {
     base: Url,
     server: String,
     token: Option<String>,
+    brought: Brought,
     precondition: Precondition,
 }
 
@@ -69,12 +71,14 @@ impl Client {
             base,
             server,
             token,
+            brought,
         } = options.build()?;
         Ok(Self {
             http,
             base,
             server,
             token,
+            brought,
             precondition: Precondition::None,
         })
     }
@@ -221,6 +225,12 @@ impl Client {
         let mut cause: &dyn std::error::Error = err;
         while let Some(inner) = cause.source() {
             cause = inner;
+        }
+        if let Some(reason) = tls::explain(err, self.brought) {
+            return Error::Tls {
+                server: self.server.clone(),
+                reason,
+            };
         }
         let reason = if err.is_timeout() {
             "no answer in time".to_owned()

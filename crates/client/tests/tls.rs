@@ -1,11 +1,11 @@
-//! TLS against a real server on loopback: who trusts whom, and that a refused handshake reads as "unreachable".
+//! TLS against a real server on loopback: who trusts whom, and that a refused handshake says which flag helps.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use converge_client::{Client, Error, Options};
+use converge_client::{Client, Error, Options, OptionsError};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -142,7 +142,7 @@ fn a_server_is_trusted_by_its_authority_or_not_at_all() {
     };
     let err = ask(wary, Clients::Anyone, &pki).expect_err("another authority");
     assert!(
-        matches!(&err, Error::Unreachable { reason, .. } if reason.contains("certificate")),
+        matches!(&err, Error::Tls { reason, .. } if reason.contains("not signed by a CA in the file of --tls-ca")),
         "{err}"
     );
     let careless = Options {
@@ -173,5 +173,61 @@ fn a_client_proves_who_it_is_with_its_certificate() {
         ..Options::default()
     };
     let err = ask(nameless, Clients::Known, &pki).expect_err("it showed no certificate");
-    assert!(matches!(err, Error::Unreachable { .. }), "{err}");
+    assert!(
+        matches!(&err, Error::Tls { reason, .. } if reason.contains("--tls-cert and --tls-key")),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_key_of_another_certificate_is_named() {
+    let (pki, other) = (Pki::new(), Pki::new());
+    let options = Options {
+        server: "https://localhost:1".to_owned(),
+        tls_cert: Some(pki.path("cert.pem")),
+        tls_key: Some(other.path("key.pem")),
+        ..Options::default()
+    };
+    let err = Client::new(&options)
+        .map(drop)
+        .expect_err("they do not fit");
+    assert!(matches!(err, OptionsError::OtherKey { .. }), "{err}");
+}
+
+/// What a client says when a server answers its first words with `answer` and closes.
+fn meet(scheme: &str, answer: &'static [u8]) -> String {
+    let pki = Pki::new();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let thread = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a client");
+        let _ = socket.read(&mut [0; 4096]);
+        let _ = socket.write_all(answer);
+        // Until the client goes.
+        let _ = socket.shutdown(std::net::Shutdown::Write);
+        let _ = socket.read_to_end(&mut Vec::new());
+    });
+    let client = Client::new(&Options {
+        server: format!("{scheme}://localhost:{port}"),
+        tls_ca: Some(pki.path("ca.pem")),
+        ..Options::default()
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let err = runtime.block_on(client.expect("the options fit").version());
+    drop(runtime);
+    thread.join().expect("the server ends");
+    err.expect_err("they do not understand each other")
+        .to_string()
+}
+
+#[test]
+fn tls_and_cleartext_that_meet_are_told_apart() {
+    let said = meet("https", b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    assert!(said.contains("speaks no TLS"), "{said}");
+    // An alert: "unexpected message".
+    let said = meet("http", &[21, 3, 3, 0, 2, 2, 10]);
+    assert!(said.contains("say https://"), "{said}");
 }
