@@ -13,11 +13,21 @@ use tokio::process::Command;
 use crate::process::{Process, program};
 use crate::wait;
 
+/// Whom a plane lets in, and how its own client gets in.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// More flags of `converge dev`.
+    pub flags: Vec<String>,
+    /// What the client shows; its server is the plane.
+    pub client: Options,
+}
+
 /// See the module.
 pub struct Plane {
     process: Process,
     data: TempDir,
     lease: Duration,
+    entry: Entry,
     /// A client of its API.
     pub client: Client,
     /// Where workers dial.
@@ -32,11 +42,16 @@ impl Plane {
     /// # Panics
     /// When it does not come up.
     pub async fn start(lease: Duration) -> Self {
-        let data = TempDir::new().expect("a temporary directory");
-        Self::start_in(data, lease).await
+        Self::start_for(lease, Entry::default()).await
     }
 
-    async fn start_in(data: TempDir, lease: Duration) -> Self {
+    /// As [`Plane::start`], for those who are let in.
+    pub async fn start_for(lease: Duration, entry: Entry) -> Self {
+        let data = TempDir::new().expect("a temporary directory");
+        Self::start_in(data, lease, entry).await
+    }
+
+    async fn start_in(data: TempDir, lease: Duration, entry: Entry) -> Self {
         let addresses = data.path().join("addresses.json");
         let _ = std::fs::remove_file(&addresses);
         let mut command = Command::new(program("converge"));
@@ -54,6 +69,7 @@ impl Plane {
             .arg(format!("{}ms", lease.as_millis() / 6))
             .arg("--data-dir")
             .arg(data.path())
+            .args(&entry.flags)
             .env_remove("LISTEN_ADDR")
             .env_remove("BROKER_LISTEN_ADDR")
             .env("LOG_LEVEL", "debug");
@@ -70,13 +86,14 @@ impl Plane {
         .await;
         let client = Client::new(&Options {
             server: api.clone(),
-            ..Options::default()
+            ..entry.client.clone()
         })
         .expect("a loopback address");
         Self {
             process,
             data,
             lease,
+            entry,
             client,
             broker,
             api,
@@ -92,10 +109,11 @@ impl Plane {
             process,
             data,
             lease,
+            entry,
             ..
         } = self;
         process.kill().await;
-        Self::start_in(data, lease).await
+        Self::start_in(data, lease, entry).await
     }
 
     /// Asks it to end and waits; its exit code.

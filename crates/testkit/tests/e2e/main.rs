@@ -6,3 +6,4 @@ mod durability;
 mod flood;
 mod lost_worker;
 mod signals;
+mod tls;
