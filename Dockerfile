@@ -14,6 +14,6 @@ USER 10001
 WORKDIR /var/lib/converge
 VOLUME /var/lib/converge
 EXPOSE 8080 9090
-# Inside a container loopback reaches nobody. Leaving it takes TLS client certificates, or `--insecure` said out loud; see `converge dev --help`.
+# Inside a container loopback reaches nobody. Leaving it takes TLS client certificates (for the API, or a token), or `--insecure` said out loud; see `converge dev --help`.
 ENTRYPOINT ["converge"]
 CMD ["dev", "--data-dir", "/var/lib/converge"]
