@@ -71,7 +71,7 @@ impl fmt::Debug for Command {
 
 impl Command {
     /// A program by path, or by a name that is looked up in the `PATH` of `env`. A relative path is taken from the
-    /// worker's own directory.
+    /// worker's own directory. The program is told the whole path it was found at (`argv[0]`).
     pub fn new(program: impl Into<String>, env: Environment) -> Self {
         Command {
             program: program.into(),
