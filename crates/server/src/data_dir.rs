@@ -2,8 +2,9 @@
 //!
 //! The lock is taken before anything in the directory is touched and held until the process ends, however it ends: it is the kernel's.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -33,7 +34,11 @@ impl DataDir {
                 path.display()
             );
         }
-        std::fs::create_dir_all(path)
+        // What resources and configs hold is in it, secrets of theirs included.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
             .with_context(|| format!("could not make the data directory {}", path.display()))?;
         let file = path.join("lock");
         let open = OpenOptions::new()
@@ -41,6 +46,7 @@ impl DataDir {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(0o600)
             .open(&file);
         let lock = open.with_context(|| format!("could not open {}", file.display()))?;
         let mut lock = match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
@@ -164,5 +170,15 @@ mod tests {
         }
         data.addresses_remove().unwrap();
         assert!(!dir.path().join("addresses.json").exists());
+    }
+
+    #[test]
+    fn nobody_else_may_look_into_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let held = DataDir::lock(&dir.path().join("a/b")).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&held.path), 0o700);
+        assert_eq!(mode(&held.path.join("lock")), 0o600);
     }
 }

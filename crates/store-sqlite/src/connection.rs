@@ -1,5 +1,7 @@
 //! Opening the file: what is asked of SQLite, read back and checked, and the numbered migrations.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -122,6 +124,14 @@ pub(crate) struct WriterSettings {
 
 /// Opens the writer's connection, creating and migrating the file.
 pub(crate) fn writer(path: &Path, settings: &WriterSettings) -> Result<Connection, OpenError> {
+    // SQLite gives its other files the mode of this one; by itself it would let everybody read it. It says what is wrong with the path.
+    if path != Path::new(":memory:") {
+        let _ = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+    }
     let conn = open(path, OpenFlags::SQLITE_OPEN_CREATE)?;
     let opened = |error| OpenError::of(path, error);
     let id: i64 = get(&conn, "application_id").map_err(opened)?;
@@ -271,5 +281,23 @@ mod tests {
             matches!(&error, OpenError::Setting { name: "journal_mode", found, .. } if found == "memory"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn nobody_else_may_read_what_is_made() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.db");
+        let conn = writer(&path, &SETTINGS).unwrap();
+        let files: Vec<_> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .collect();
+        assert_eq!(files.len(), 3, "{files:?}");
+        for file in files {
+            let mode = file.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file:?}");
+        }
+        drop(conn);
     }
 }
