@@ -132,6 +132,9 @@ pub struct RunOptions {
     /// `HEALTH_ADDR`, default off: serve `/livez`, `/healthz`, `/readyz` and Prometheus `/metrics` there, over plain HTTP. What
     /// they answer is in the crate's `METRICS.md`. Port 0 takes a free one, which the log names.
     pub health_addr: Option<SocketAddr>,
+    /// `WORKER_PARENT_PID`, default off: end in order once the process with this number is no longer our parent. Read by `serve`
+    /// only; for whoever starts workers and may be killed.
+    pub parent: Option<u32>,
     /// `LOG_LEVEL`, default `info`: a level or a filter such as `info,converge_sdk=debug`. Read by `serve` only.
     pub log_level: String,
     /// `LOG_FORMAT`, default `text`. Read by `serve` only.
@@ -187,7 +190,7 @@ pub struct OptionsError {
 pub struct OptionProblem {
     /// Its name.
     pub variable: &'static str,
-    /// Its value; `None` if it is missing.
+    /// Its value, without what may be secret in it; `None` if it is missing.
     pub value: Option<String>,
     /// What it should be.
     pub expected: String,
@@ -234,6 +237,7 @@ impl RunOptions {
             max_parallel: 16,
             drain_timeout: Duration::from_secs(50),
             health_addr: None,
+            parent: None,
             log_level: "info".to_owned(),
             log_format: LogFormat::Text,
             tls: TlsFiles::default(),
@@ -320,6 +324,9 @@ impl RunOptions {
                 text.parse().ok()
             },
         );
+        options.parent = read.parse(PARENT_VARIABLE, "the number of a process", |text| {
+            text.parse().ok()
+        });
         read.set(
             &mut options.log_level,
             "LOG_LEVEL",
@@ -377,6 +384,29 @@ impl RunOptions {
     }
 }
 
+/// Means this process alone: nothing that it starts has the same parent.
+pub(crate) const PARENT_VARIABLE: &str = "WORKER_PARENT_PID";
+
+/// Whether this is what a file holds, given where its path belongs.
+fn is_contents(text: &str) -> bool {
+    text.contains('\n') || text.contains("-----BEGIN")
+}
+
+/// A value as it may be said: neither what a file holds nor the password of a URL.
+fn shown(value: &str) -> String {
+    if is_contents(value) {
+        return "(not shown)".to_owned();
+    }
+    match value.rsplit_once('@') {
+        Some((before, after)) => {
+            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+            let separator = if scheme.is_empty() { "" } else { "://" };
+            format!("{scheme}{separator}(not shown)@{after}")
+        }
+        None => value.to_owned(),
+    }
+}
+
 /// Reads variables and gathers what is wrong with them.
 struct Reader<F> {
     get: F,
@@ -399,7 +429,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         if parsed.is_none() {
             self.problems.push(OptionProblem {
                 variable,
-                value: Some(value),
+                value: Some(shown(&value)),
                 expected: expected.to_owned(),
             });
         }
@@ -432,7 +462,9 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
     }
 
     fn path(&mut self, variable: &'static str) -> Option<PathBuf> {
-        self.parse(variable, "a path", |text| Some(PathBuf::from(text)))
+        self.parse(variable, "the path of a file, not what is in it", |text| {
+            (!is_contents(text)).then(|| PathBuf::from(text))
+        })
     }
 
     fn missing(&mut self, variable: &'static str, expected: &str) {
@@ -564,5 +596,32 @@ mod tests {
         ] {
             assert!(text.parse::<BrokerAddr>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_secret_in_a_value_is_not_said() {
+        let key = "-----BEGIN PRIVATE KEY-----\nMIGHAgEA\n-----END PRIVATE KEY-----\n";
+        let vars = [
+            ("BROKER_ADDR", "http://me:hunter2@broker:9090"),
+            ("TLS_CERT_FILE", "/etc/worker.pem"),
+            ("TLS_KEY_FILE", key),
+        ];
+        let get = |name: &str| {
+            let found = vars.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let said = RunOptions::from_vars(get).unwrap_err().to_string();
+        assert!(
+            said.contains("BROKER_ADDR=\"http://(not shown)@broker:9090\""),
+            "{said}"
+        );
+        assert!(
+            said.contains("TLS_KEY_FILE=\"(not shown)\": expected the path of a file"),
+            "{said}"
+        );
+        assert!(
+            !said.contains("hunter2") && !said.contains("MIGH"),
+            "{said}"
+        );
     }
 }

@@ -15,6 +15,9 @@ use crate::{LogFormat, OptionsError, Provider, RunOptions, WorkerError};
 /// The exit code after a second signal, as a shell reports a program that SIGINT ended.
 const EXIT_SECOND_SIGNAL: i32 = 130;
 
+/// How often a worker looks whether the process that started it is there.
+const PARENT_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Why a worker could not be served, or did not end in order.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -68,6 +71,17 @@ pub async fn serve_with(
     let shutdown = CancellationToken::new();
     let first = shutdown.clone();
     let mut signals = JoinSet::new();
+    if let Some(parent) = options.parent {
+        let orphaned = shutdown.clone();
+        signals.spawn(async move {
+            left_by(parent).await;
+            tracing::warn!(
+                parent,
+                "the process that started this worker is gone: ending"
+            );
+            orphaned.cancel();
+        });
+    }
     signals.spawn(async move {
         either(&mut terminate, &mut interrupt).await;
         first.cancel();
@@ -89,6 +103,14 @@ pub async fn serve_with(
     #[cfg(feature = "process")]
     crate::process::clean_up();
     Ok(ended?)
+}
+
+/// Ready once another process is our parent.
+async fn left_by(parent: u32) {
+    let mut look = tokio::time::interval(PARENT_INTERVAL);
+    while std::os::unix::process::parent_id() == parent {
+        look.tick().await;
+    }
 }
 
 async fn either(terminate: &mut Signal, interrupt: &mut Signal) {

@@ -33,6 +33,7 @@ fn seen(inherit: &str) -> BTreeMap<String, String> {
         .env(INHERIT, inherit)
         .env("TLS_KEY_FILE", "/etc/worker.key")
         .env("TLS_", "short")
+        .env("WORKER_PARENT_PID", "1")
         .env("CONVERGE_TASK_COOKIE", "of the task that this worker is")
         .env("KEPT", "with = and\nlines")
         .env("CHANGED", "by the worker")
@@ -53,6 +54,7 @@ fn credentials_and_the_mark_of_another_task_are_never_passed() {
         let value = |name: &str| seen.get(name).map(String::as_str);
         assert_eq!(value("TLS_KEY_FILE"), None, "{inherit}");
         assert_eq!(value("TLS_"), None, "{inherit}");
+        assert_eq!(value("WORKER_PARENT_PID"), None, "{inherit}");
         let cookie = value("CONVERGE_TASK_COOKIE").unwrap();
         assert!(cookie.starts_with("1."), "{inherit}: {cookie}");
         assert_eq!(value("KEPT"), Some("with = and"), "{inherit}");

@@ -289,7 +289,7 @@ fn a_worker_beside_it_is_not_told_where_the_secrets_of_the_control_plane_are() {
     command
         .args(["--worker", program.to_str().unwrap()])
         .env("CONVERGE_TOKEN_FILE", &token)
-        .env("CONVERGE_TLS_KEY_FILE", "")
+        .env("CONVERGE_TLS_RELOAD_INTERVAL", "2s")
         .env("KEPT", "1");
     let mut server = start_by(command);
     let began = Instant::now();
@@ -302,7 +302,7 @@ fn a_worker_beside_it_is_not_told_where_the_secrets_of_the_control_plane_are() {
     };
     assert!(seen.contains("KEPT=1"), "{seen}");
     assert!(seen.contains("BROKER_ADDR="), "{seen}");
-    for name in ["CONVERGE_TOKEN_FILE", "CONVERGE_TLS_KEY_FILE"] {
+    for name in ["CONVERGE_TOKEN_FILE", "a-token-that-nobody-guesses"] {
         assert!(!seen.contains(name), "{seen}");
     }
     server.signal(Signal::SIGTERM);

@@ -78,6 +78,8 @@ impl Supervised {
                 "WORKER_DRAIN_TIMEOUT",
                 format!("{}ms", (self.grace / 2).as_millis()),
             )
+            // Killed, we could not end it.
+            .env("WORKER_PARENT_PID", std::process::id().to_string())
             .stdin(Stdio::null())
             // Our stdout is for the addresses; what the worker says is for people.
             .stdout(std::io::stderr())

@@ -10,6 +10,7 @@ use wildmatch::WildMatch;
 
 use super::SpawnError;
 use super::cookie;
+use crate::options::PARENT_VARIABLE;
 use crate::{ReactionRequest, TaskContext, TaskError};
 
 /// Which of the worker's own variables a program sees. In a document: `true`, `false`, or a list of names and globs.
@@ -285,7 +286,7 @@ impl Environment {
 /// The worker's environment, read once: nothing may change it while threads run.
 struct Worker {
     passed: Pairs,
-    /// Its credentials, and the mark of a task it may be part of itself.
+    /// Its credentials, the mark of a task it may be part of itself, and who started it.
     withheld: Vec<OsString>,
 }
 
@@ -293,7 +294,9 @@ fn worker() -> &'static Worker {
     static WORKER: OnceLock<Worker> = OnceLock::new();
     WORKER.get_or_init(|| {
         let (withheld, passed): (Vec<_>, Vec<_>) = std::env::vars_os().partition(|(name, _)| {
-            name.as_encoded_bytes().starts_with(b"TLS_") || name == cookie::VARIABLE
+            name.as_encoded_bytes().starts_with(b"TLS_")
+                || name == cookie::VARIABLE
+                || name == PARENT_VARIABLE
         });
         Worker {
             passed: passed.into(),

@@ -1,5 +1,6 @@
-//! Signals to a worker: the second one, and those that whoever started it had set to be ignored.
+//! Signals to a worker: the second one, those that whoever started it had set to be ignored, and the one nobody can send any more.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use converge_testkit::process::{pids_with, program};
@@ -61,4 +62,47 @@ async fn a_worker_that_was_started_with_sigint_ignored_and_its_programs_still_he
     worker.process.signal(Signal::SIGINT);
     let code = worker.process.ended().await;
     assert_eq!(code, Some(0), "{}", worker.process.output());
+}
+
+/// Nobody is left to end it; and beside the next one it would take tasks that nobody counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_beside_a_control_plane_that_is_killed_ends_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (beside, log) = (dir.path().join("beside"), dir.path().join("log"));
+    std::os::unix::fs::symlink(program("stdworker"), &beside).unwrap();
+    let mut converge = Command::new(program("converge"))
+        .args(["dev", "--listen", "127.0.0.1:0"])
+        .args(["--broker-listen", "127.0.0.1:0", "--data-dir"])
+        .arg(dir.path().join("data"))
+        .arg("--worker")
+        .arg(&beside)
+        .stdout(Stdio::null())
+        // A file stays when who wrote to it is gone; a pipe would end the worker by itself.
+        .stderr(std::fs::File::create(&log).unwrap())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let said = || std::fs::read_to_string(&log).unwrap();
+    wait::until("the worker to serve", || async {
+        said().contains("serving").then_some(())
+    })
+    .await;
+    // The control plane names it too, as an argument of its own.
+    let own = i32::try_from(converge.id().unwrap()).unwrap();
+    let workers = || {
+        let mut pids = pids_with(&beside.display().to_string());
+        pids.retain(|pid| *pid != own);
+        pids
+    };
+    assert_eq!(workers().len(), 1, "{}", said());
+    converge.kill().await.unwrap();
+    wait::until("the worker to end", || async {
+        workers().is_empty().then_some(())
+    })
+    .await;
+    assert!(
+        said().contains("the process that started this worker is gone"),
+        "{}",
+        said()
+    );
 }
