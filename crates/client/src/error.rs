@@ -1,7 +1,7 @@
 //! What can go wrong between a caller and the server.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use converge_api_types::Problem;
 
@@ -75,6 +75,16 @@ fn refused(problem: &Problem) -> &str {
     }
 }
 
+/// A path as it may be said: what was given in its place may be what the file was to hold.
+fn shown(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_a_word = text.len() >= 16 && !text.contains(['/', '.']);
+    if is_a_word || text.contains('\n') || text.contains("-----BEGIN") {
+        return "(not shown: it wants a path, and this may be what the file holds)".to_owned();
+    }
+    text
+}
+
 /// Why the options do not make a client.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -88,7 +98,7 @@ pub enum OptionsError {
         reason: String,
     },
     /// A file could not be read.
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read {}", shown(path))]
     File {
         /// The file.
         path: PathBuf,
@@ -97,7 +107,7 @@ pub enum OptionsError {
         source: io::Error,
     },
     /// A file holds something else than it should.
-    #[error("{} cannot be used: {reason}", path.display())]
+    #[error("{} cannot be used: {reason}", shown(path))]
     Content {
         /// The file.
         path: PathBuf,
@@ -105,7 +115,11 @@ pub enum OptionsError {
         reason: String,
     },
     /// Certificate and key were read, and do not belong together.
-    #[error("the key in {} (--tls-key) is not that of the certificate in {} (--tls-cert)", key.display(), cert.display())]
+    #[error(
+        "the key in {} (--tls-key) is not that of the certificate in {} (--tls-cert)",
+        shown(key),
+        shown(cert)
+    )]
     OtherKey {
         /// The file of the certificate.
         cert: PathBuf,

@@ -122,7 +122,11 @@ impl Options {
 
     fn base(&self) -> Result<Url, OptionsError> {
         let wrong = |reason: &str| OptionsError::Server {
-            server: self.server.clone(),
+            // Whatever stands before the host may be a password.
+            server: match self.server.rsplit_once('@') {
+                Some((_, host)) => format!("(not shown)@{host}"),
+                None => self.server.clone(),
+            },
             reason: reason.to_owned(),
         };
         let mut url = Url::parse(&self.server)
@@ -263,6 +267,7 @@ mod tests {
         ] {
             let err = server(given).unwrap_err();
             assert!(err.contains(reason), "{given}: {err}");
+            assert!(!err.contains("u:p"), "{given}: {err}");
         }
     }
 

@@ -428,7 +428,18 @@ mod tests {
             .is_ok()
         };
         assert!(api(|tls| tls.token_file = Some("t".into())));
-        assert!(!api(|tls| tls.token_file = Some("".into())));
+        // What an unset variable leaves must not open anything, on loopback neither.
+        let wrong = args(|args| {
+            args.tls.token_file = Some("".into());
+            args.tls.tls_cert = Some("".into());
+            args.tls.tls_key = Some("".into());
+        })
+        .unwrap_err();
+        assert_eq!(wrong.len(), 3, "{wrong:?}");
+        assert!(
+            wrong.iter().all(|line| line.contains("it is empty")),
+            "{wrong:?}"
+        );
         let pair = |tls: &mut tls::TlsArgs| {
             tls.tls_cert = Some("c".into());
             tls.tls_key = Some("k".into());

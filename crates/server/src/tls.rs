@@ -20,6 +20,16 @@ use tokio_util::sync::CancellationToken;
 /// The newest settings of one listener.
 pub(crate) type TlsConfigs = watch::Receiver<Arc<ServerConfig>>;
 
+/// A path as it may be said: what was given in its place may be what the file was to hold.
+pub(crate) fn shown(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_a_word = text.len() >= 16 && !text.contains(['/', '.']);
+    if is_a_word || text.contains('\n') || text.contains("-----BEGIN") {
+        return "(not shown: it wants a path, and this may be what the file holds)".to_owned();
+    }
+    text
+}
+
 /// Where one listener's certificates are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the flags of the same names say it")]
@@ -154,12 +164,12 @@ impl Source {
 
     /// By which flag and path it is known.
     fn cert(&self) -> String {
-        let path = self.files.cert.display();
+        let path = shown(&self.files.cert);
         format!("{} {path}", self.listener.flag("cert"))
     }
 
     fn line(&self, name: &str, path: &Path, why: &str) -> String {
-        format!("{} {}: {why}", self.listener.flag(name), path.display())
+        format!("{} {}: {why}", self.listener.flag(name), shown(path))
     }
 
     fn build(&self, [cert, key, ca]: &Contents) -> Result<ServerConfig, Vec<String>> {
@@ -201,7 +211,7 @@ impl Source {
                     &format!(
                         "it is not the key of the certificate in {} {}",
                         self.listener.flag("cert"),
-                        files.cert.display()
+                        shown(&files.cert)
                     ),
                 )],
                 rustls::Error::InvalidCertificate(_) => vec![self.line(

@@ -13,6 +13,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::tls::shown;
+
 /// A token longer than this is not a token.
 const LIMIT_BYTES: u64 = 16 * 1024;
 /// A token shorter than this can be guessed.
@@ -29,7 +31,7 @@ pub(crate) struct TokenFile {
 impl TokenFile {
     /// Reads it. Blocks.
     pub(crate) fn read(path: PathBuf) -> Result<Self, String> {
-        let token = read(&path).map_err(|why| format!("--token-file {}: {why}", path.display()))?;
+        let token = read(&path).map_err(|why| format!("--token-file {}: {why}", shown(&path)))?;
         Ok(Self {
             path,
             current: watch::Sender::new(Arc::new(token)),
@@ -52,7 +54,7 @@ impl TokenFile {
                 _ = tick.tick() => {}
             }
             let path = self.path.clone();
-            let file = self.path.display();
+            let file = shown(&self.path);
             let Ok(read) = tokio::task::spawn_blocking(move || read(&path)).await else {
                 tracing::warn!(%file, "reading the token file again panicked");
                 continue;
@@ -126,6 +128,9 @@ mod tests {
         }
         assert!(TokenFile::read(dir.path().to_owned()).is_err());
         assert!(TokenFile::read(dir.path().join("none")).is_err());
+        let token = "f7c3bc1d808e04732adf679965ccc34ca7ae3441";
+        let said = TokenFile::read(token.into()).map(drop).unwrap_err();
+        assert!(!said.contains(token), "{said}");
         // A pipe without a writer holds up nobody.
         let pipe = dir.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -96,15 +96,18 @@ impl TlsArgs {
         Some(Entry {
             api,
             broker,
-            token_file: given(self.token_file),
+            token_file: given(wrong, "--token-file (CONVERGE_TOKEN_FILE)", self.token_file),
             reload_interval,
         })
     }
 }
 
-/// An empty variable counts as none.
-fn given(file: Option<OsString>) -> Option<PathBuf> {
-    file.filter(|file| !file.is_empty()).map(PathBuf::from)
+/// An empty name is what an unset variable leaves, and would open a listener that was to be closed.
+fn given(wrong: &mut Vec<String>, what: &str, file: Option<OsString>) -> Option<PathBuf> {
+    if file.as_ref().is_some_and(|file| file.is_empty()) {
+        wrong.push(format!("{what}: it is empty; name a file, or leave it out"));
+    }
+    file.map(PathBuf::from)
 }
 
 /// A certificate and its key come together, and who asks for certificates shows one.
@@ -116,8 +119,10 @@ fn files(
     key: Option<OsString>,
     client_ca: Option<OsString>,
 ) -> Option<TlsFiles> {
-    let (cert, key, client_ca) = (given(cert), given(key), given(client_ca));
     let one = |word: &str, name: &str| format!("{flag}-{word} ({variable}_{name}_FILE)");
+    let cert = given(wrong, &one("cert", "CERT"), cert);
+    let key = given(wrong, &one("key", "KEY"), key);
+    let client_ca = given(wrong, &one("client-ca", "CLIENT_CA"), client_ca);
     let mut lacks = |lacking: String, given: &str| {
         wrong.push(format!("{lacking}: it is missing beside {flag}-{given}"));
         None
