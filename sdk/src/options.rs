@@ -3,6 +3,8 @@
 //! All problems are reported together, before anything is dialled. Every interval is a field, so that tests can wait for
 //! events in milliseconds; those without a variable are not meant to be changed in production.
 
+mod reader;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +12,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::settings::parse_duration;
+use self::reader::Reader;
 use crate::tls::Tls;
 
 /// Where the broker is: `http://host:port` or `https://host:port`; no scheme means `http://`.
@@ -132,7 +134,7 @@ pub struct RunOptions {
     /// `HEALTH_ADDR`, default off: serve `/livez`, `/healthz`, `/readyz` and Prometheus `/metrics` there, over plain HTTP. What
     /// they answer is in the crate's `METRICS.md`. Port 0 takes a free one, which the log names.
     pub health_addr: Option<SocketAddr>,
-    /// `WORKER_PARENT_PID`, default off: end in order once the process with this number is no longer our parent. Read by `serve`
+    /// `WORKER_PARENT_PID`, default off: end in order once the process with this number is gone. Read by `serve`
     /// only; for whoever starts workers and may be killed.
     pub parent: Option<u32>,
     /// `LOG_LEVEL`, default `info`: a level or a filter such as `info,converge_sdk=debug`. Read by `serve` only.
@@ -386,95 +388,6 @@ impl RunOptions {
 
 /// Means this process alone: nothing that it starts has the same parent.
 pub(crate) const PARENT_VARIABLE: &str = "WORKER_PARENT_PID";
-
-/// Whether this is what a file holds, given where its path belongs.
-fn is_contents(text: &str) -> bool {
-    text.contains('\n') || text.contains("-----BEGIN")
-}
-
-/// A value as it may be said: neither what a file holds nor the password of a URL.
-fn shown(value: &str) -> String {
-    if is_contents(value) {
-        return "(not shown)".to_owned();
-    }
-    match value.rsplit_once('@') {
-        Some((before, after)) => {
-            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
-            let separator = if scheme.is_empty() { "" } else { "://" };
-            format!("{scheme}{separator}(not shown)@{after}")
-        }
-        None => value.to_owned(),
-    }
-}
-
-/// Reads variables and gathers what is wrong with them.
-struct Reader<F> {
-    get: F,
-    problems: Vec<OptionProblem>,
-}
-
-impl<F: Fn(&str) -> Option<String>> Reader<F> {
-    fn parse<T>(
-        &mut self,
-        variable: &'static str,
-        expected: &str,
-        read: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
-        let value = (self.get)(variable)?;
-        let text = value.trim();
-        if text.is_empty() {
-            return None;
-        }
-        let parsed = read(text);
-        if parsed.is_none() {
-            self.problems.push(OptionProblem {
-                variable,
-                value: Some(shown(&value)),
-                expected: expected.to_owned(),
-            });
-        }
-        parsed
-    }
-
-    fn set<T>(
-        &mut self,
-        place: &mut T,
-        variable: &'static str,
-        expected: &str,
-        read: impl Fn(&str) -> Option<T>,
-    ) {
-        if let Some(value) = self.parse(variable, expected, read) {
-            *place = value;
-        }
-    }
-
-    fn duration(&mut self, place: &mut Duration, variable: &'static str, least: Duration) {
-        self.set(
-            place,
-            variable,
-            "a duration such as 500ms, 30s, 5m or 1h30m",
-            |text| {
-                parse_duration(text)
-                    .ok()
-                    .filter(|duration| *duration >= least)
-            },
-        );
-    }
-
-    fn path(&mut self, variable: &'static str) -> Option<PathBuf> {
-        self.parse(variable, "the path of a file, not what is in it", |text| {
-            (!is_contents(text)).then(|| PathBuf::from(text))
-        })
-    }
-
-    fn missing(&mut self, variable: &'static str, expected: &str) {
-        self.problems.push(OptionProblem {
-            variable,
-            value: None,
-            expected: expected.to_owned(),
-        });
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
+use std::os::unix::process::parent_id;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -105,11 +107,22 @@ pub async fn serve_with(
     Ok(ended?)
 }
 
-/// Ready once another process is our parent.
-async fn left_by(parent: u32) {
+/// Ready once the process with this number is gone. It need not be our parent: a script may have come between.
+async fn left_by(started_by: u32) {
+    let is_parent = parent_id() == started_by;
+    let entry = format!("/proc/{started_by}");
     let mut look = tokio::time::interval(PARENT_INTERVAL);
-    while std::os::unix::process::parent_id() == parent {
+    loop {
         look.tick().await;
+        let is_gone = if is_parent {
+            // Sure also while nobody has waited for it.
+            parent_id() != started_by
+        } else {
+            Path::new("/proc/self").exists() && !Path::new(&entry).exists()
+        };
+        if is_gone {
+            return;
+        }
     }
 }
 

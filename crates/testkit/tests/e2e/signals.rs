@@ -1,5 +1,6 @@
 //! Signals to a worker: the second one, those that whoever started it had set to be ignored, and the one nobody can send any more.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -68,14 +69,32 @@ async fn a_worker_that_was_started_with_sigint_ignored_and_its_programs_still_he
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_beside_a_control_plane_that_is_killed_ends_by_itself() {
     let dir = tempfile::tempdir().unwrap();
-    let (beside, log) = (dir.path().join("beside"), dir.path().join("log"));
+    let beside = dir.path().join("beside");
     std::os::unix::fs::symlink(program("stdworker"), &beside).unwrap();
+    ends_when_its_control_plane_is_killed(dir.path(), &beside).await;
+}
+
+/// Its parent is the script, from the first moment on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_a_script_runs_beside_a_control_plane_serves_and_ends_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let beside = dir.path().join("beside");
+    let script = format!("#!/bin/sh\n{}\ntrue\n", program("stdworker").display());
+    std::fs::write(&beside, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&beside, mode).unwrap();
+    ends_when_its_control_plane_is_killed(dir.path(), &beside).await;
+}
+
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+async fn ends_when_its_control_plane_is_killed(dir: &Path, beside: &Path) {
+    let log = dir.join("log");
     let mut converge = Command::new(program("converge"))
         .args(["dev", "--listen", "127.0.0.1:0"])
         .args(["--broker-listen", "127.0.0.1:0", "--data-dir"])
-        .arg(dir.path().join("data"))
+        .arg(dir.join("data"))
         .arg("--worker")
-        .arg(&beside)
+        .arg(beside)
         .stdout(Stdio::null())
         // A file stays when who wrote to it is gone; a pipe would end the worker by itself.
         .stderr(std::fs::File::create(&log).unwrap())
@@ -95,6 +114,7 @@ async fn a_worker_beside_a_control_plane_that_is_killed_ends_by_itself() {
         pids
     };
     assert_eq!(workers().len(), 1, "{}", said());
+    assert!(!said().contains("is gone"), "{}", said());
     converge.kill().await.unwrap();
     wait::until("the worker to end", || async {
         workers().is_empty().then_some(())
