@@ -54,11 +54,8 @@ async fn a_killed_workers_task_runs_again_after_its_lease_and_its_program_is_end
     .await;
 
     let killed = unix();
+    // Its program lives on until a worker starts on this machine: the next one here, or one of another test before it.
     first.kill().await;
-    assert!(
-        !pids_with(&marker).is_empty(),
-        "a killed worker's program lives on"
-    );
     let _second = Worker::start(&plane, "stdshell", 4).await;
     // Not waited for: in the end any other worker of this machine that starts would do it.
     assert!(
