@@ -12,10 +12,18 @@ pub(crate) struct Http {
     api: String,
 }
 
+/// How long any one step of a call may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
 impl Http {
     pub(crate) fn new(api: &str) -> Self {
+        // Not `timeout_global`: under it every call starts a thread that looks the host up, and that is two wake-ups of what is measured.
         let agent = Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs(30)))
+            .timeout_connect(Some(LIMIT))
+            .timeout_send_request(Some(LIMIT))
+            .timeout_send_body(Some(LIMIT))
+            .timeout_recv_response(Some(LIMIT))
+            .timeout_recv_body(Some(LIMIT))
             .build()
             .new_agent();
         Self {

@@ -3,9 +3,11 @@
 //! A bench is a function in [`BENCHES`]. It is given what it measures, built as it is shipped, makes its variants and hands them to [`harness::compare`], which interleaves the
 //! rounds. These are measurements for people, not tests: nothing here fails because the machine is slow.
 
+mod bare_chain;
 mod compose;
 mod graphs;
 mod harness;
+mod latency;
 mod load;
 mod stacked;
 mod starlark;
@@ -37,7 +39,7 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "latency",
         about: "one resource from apply to Ready, nothing else running",
-        run: stacked::latency,
+        run: latency::apply_to_ready,
     },
     Bench {
         name: "stdcel",

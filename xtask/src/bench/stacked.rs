@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::harness::{Goal, Sample, Variant, compare, median};
+use super::harness::{Goal, Sample, Variant, compare};
 use super::{Setting, load};
 use crate::http::Http;
 use crate::manifest::kind_file;
@@ -20,7 +20,6 @@ use crate::tree;
 const PARALLEL: usize = 16;
 const SHELL_TASKS: usize = 3_000;
 const NOOP_TASKS: usize = 10_000;
-const LATENCY_TASKS: usize = 200;
 
 fn stdshell(http: &Http) -> Result<()> {
     let path = kind_file(&tree::root(), "stdshell");
@@ -177,61 +176,6 @@ pub(crate) fn noop(setting: &Setting) -> Result<()> {
         run: Box::new(|round| tasks.are_applied_meanwhile(round)),
     };
     compare("per s", setting.rounds, vec![drain, apply])
-}
-
-/// What one person waits for.
-pub(crate) fn latency(setting: &Setting) -> Result<()> {
-    let programs = &setting.programs;
-    let mut stack = Stack::start(&programs.converge)?;
-    let http = Http::new(&stack.at.api);
-    noop_kind(&http)?;
-    worker(&mut stack, &programs.noop, 16)?;
-    load::await_worker(&http)?;
-    let one = |name: &str| -> Result<(f64, f64)> {
-        let started = Instant::now();
-        http.post(
-            "/resources",
-            &json!({"kind": "noop", "name": name, "spec": {}}),
-        )?;
-        let answered = started.elapsed();
-        while http.get(&format!("/resources/noop/{name}"))?["phase"] != "Ready" {
-            crate::interrupt::check()?;
-        }
-        Ok((
-            answered.as_secs_f64() * 1e3,
-            started.elapsed().as_secs_f64() * 1e3,
-        ))
-    };
-    let ready = RefCell::new(Vec::new());
-    let answer = Variant {
-        name: "apply answered".into(),
-        goal: None,
-        run: Box::new(|round| {
-            // Both figures are taken of the same applies; the second variant reads what the first one measured.
-            let (mut answers, mut readies) = (Vec::new(), Vec::new());
-            for n in 0..LATENCY_TASKS {
-                let (answered, ready) = one(&format!("l{round}-{n}"))?;
-                answers.push(answered);
-                readies.push(ready);
-            }
-            ready.borrow_mut().push(median(readies));
-            Ok(Sample {
-                value: median(answers),
-                cpu: None,
-            })
-        }),
-    };
-    let until = Variant {
-        name: "apply to Ready".into(),
-        goal: Some(Goal::Value(1.5)),
-        run: Box::new(|_| {
-            Ok(Sample {
-                value: ready.borrow_mut().pop().unwrap_or(f64::NAN),
-                cpu: None,
-            })
-        }),
-    };
-    compare("p50 ms", setting.rounds, vec![answer, until])
 }
 
 /// From the start of the process until the broker counts on it.
