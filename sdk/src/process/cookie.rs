@@ -38,12 +38,16 @@ impl WorkerId {
         })
     }
 
-    /// Whether that worker is known to be gone. A worker of another namespace cannot be judged and counts as alive.
+    /// Whether that worker is known to be gone. One of another namespace, or that cannot be looked at, counts as alive: its programs would be ended.
     pub(super) fn is_dead(self) -> bool {
         if self.namespace != Self::current().namespace {
             return false;
         }
-        procfs::stat(self.pid).is_none_or(|stat| stat.started != self.started || stat.is_dead())
+        match procfs::find(self.pid) {
+            Ok(Some(stat)) => stat.started != self.started || stat.is_dead(),
+            Ok(None) => true,
+            Err(_) => false,
+        }
     }
 }
 
@@ -167,5 +171,34 @@ mod tests {
             }
             .is_dead()
         );
+    }
+
+    /// Runs itself again, in a process of which all descriptors are taken.
+    #[test]
+    fn a_worker_that_cannot_be_looked_at_is_not_taken_for_dead() {
+        const INNER: &str = "CONVERGE_TEST_WITHOUT_DESCRIPTORS";
+        if std::env::var_os(INNER).is_some() {
+            let me = WorkerId::current();
+            let mut taken = Vec::new();
+            while let Ok(file) = std::fs::File::open("/dev/null") {
+                taken.push(file);
+            }
+            let dead = me.is_dead();
+            drop(taken);
+            assert!(!dead);
+            return;
+        }
+        let name =
+            "process::cookie::tests::a_worker_that_cannot_be_looked_at_is_not_taken_for_dead";
+        let output = std::process::Command::new("sh")
+            .args(["-c", "ulimit -n 64; exec \"$0\" --exact \"$1\""])
+            .arg(std::env::current_exe().unwrap())
+            .arg(name)
+            .env(INNER, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("1 passed"), "{said}");
     }
 }

@@ -4,7 +4,7 @@
 //! (whose pids cannot be recycled) or hold a pidfd.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
@@ -50,12 +50,24 @@ impl Stat {
     }
 }
 
-/// `None` when there is no such process.
+/// `None` when there is no such process, and when it cannot be looked at.
 pub(super) fn stat(pid: i32) -> Option<Stat> {
-    let mut file = File::open(format!("/proc/{pid}/stat")).ok()?;
+    find(pid).ok().flatten()
+}
+
+/// `Ok(None)` only when there is no such process: who cannot look (no descriptor left, no memory) knows nothing of it.
+pub(super) fn find(pid: i32) -> io::Result<Option<Stat>> {
     let mut line = [0_u8; 1024];
-    let length = file.read(&mut line).ok()?;
-    Stat::parse(line.get(..length)?)
+    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut line));
+    match read {
+        Ok(length) => Stat::parse(line.get(..length).unwrap_or_default())
+            .map(Some)
+            .ok_or_else(|| io::ErrorKind::InvalidData.into()),
+        // It was not there, or ended between the two calls.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What the environment of a process says about its owner.
