@@ -1,6 +1,9 @@
 //! Workers: the real `stdworker`.
 
+use std::collections::BTreeSet;
+
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::plane::Plane;
@@ -41,6 +44,7 @@ impl Worker {
         parallel: u32,
         env: &[(&str, &str)],
     ) -> Self {
+        // By name and not by number: the broker may still list one that was killed a moment ago.
         let before = connected(plane).await;
         command
             .env("BROKER_ADDR", &plane.broker)
@@ -56,8 +60,8 @@ impl Worker {
                 "the worker ended:\n{}",
                 process.output()
             );
-            let more = connected(plane);
-            async move { (more.await > before).then_some(()) }
+            let (now, before) = (connected(plane), &before);
+            async move { (!now.await.is_subset(before)).then_some(()) }
         })
         .await;
         Self { process }
@@ -86,16 +90,17 @@ impl Worker {
     }
 }
 
-/// Workers the broker knows.
-async fn connected(plane: &Plane) -> usize {
+/// Workers the broker knows: their names, and since when it does.
+async fn connected(plane: &Plane) -> BTreeSet<(String, String)> {
     let Ok(members) = plane.client.list(&["cluster-members"], &[]).await else {
-        return 0;
+        return BTreeSet::new();
     };
-    let brokers = members
-        .items
-        .iter()
-        .filter_map(|item| serde_json::from_str::<serde_json::Value>(item.get()).ok());
-    brokers
-        .map(|broker| broker["workers"].as_array().map_or(0, Vec::len))
-        .sum()
+    let mut workers = BTreeSet::new();
+    for broker in members.items {
+        let broker: Value = serde_json::from_str(broker.get()).expect("members are JSON");
+        for worker in broker["workers"].as_array().into_iter().flatten() {
+            workers.insert((worker["id"].to_string(), worker["connected_at"].to_string()));
+        }
+    }
+    workers
 }
