@@ -9,6 +9,7 @@
 mod activity;
 mod arrivals;
 mod convert;
+mod few_lines;
 mod leases;
 mod outbox;
 mod refusals;
@@ -28,5 +29,6 @@ mod generated {
     include!("generated/converge.worker.v1.rs");
 }
 
+pub use few_lines::FewLines;
 pub use service::{Broker, BrokerError, Options};
 pub use tls::TlsConfigs;

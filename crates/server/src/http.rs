@@ -3,15 +3,17 @@
 //! Nobody holds a connection by doing nothing: a head must arrive, an answer must be taken. How long a body may take is the API's to say.
 //! When told to stop, the listener closes at once, idle connections too, requests under way get the grace; then whatever is left is cut.
 
+mod refusals;
 mod unstuck;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::Request;
+use axum::http::{Request, Response};
 use converge_api::ClientCertificate;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -25,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::tls::TlsConfigs;
+use refusals::Refusals;
 use unstuck::Unstuck;
 
 /// Connections at a time; more wait in the kernel's queue.
@@ -54,22 +57,24 @@ pub(crate) async fn serve(
     patience: Patience,
 ) {
     let mut connections = JoinSet::new();
+    let refusals = Arc::new(Refusals::default());
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     // Answers are written whole; waiting to join them to more only adds latency.
                     if let Err(error) = stream.set_nodelay(true) {
                         tracing::debug!(%error, "no TCP_NODELAY");
                     }
+                    let caller = Caller { peer, refusals: Arc::clone(&refusals), certificate: None };
                     let (router, stop) = (router.clone(), stop.clone());
                     match &tls {
-                        None => connections.spawn(connection(stream, None, router, patience, stop)),
+                        None => connections.spawn(connection(stream, caller, router, patience, stop)),
                         Some(configs) => {
                             let acceptor = TlsAcceptor::from(Arc::clone(&configs.borrow()));
-                            connections.spawn(secured(stream, acceptor, router, patience, stop))
+                            connections.spawn(secured(stream, acceptor, caller, router, patience, stop))
                         }
                     };
                 }
@@ -92,25 +97,33 @@ pub(crate) async fn serve(
     }
 }
 
+/// The other side of a connection.
+struct Caller {
+    peer: SocketAddr,
+    refusals: Arc<Refusals>,
+    certificate: Option<ClientCertificate>,
+}
+
 /// Shakes hands first. Requests of a client that showed a certificate say so.
 async fn secured(
     stream: TcpStream,
     acceptor: TlsAcceptor,
+    mut caller: Caller,
     router: Router,
     patience: Patience,
     stop: CancellationToken,
 ) {
-    let peer = stream.peer_addr().ok();
+    let peer = caller.peer;
     let shaken = tokio::select! {
         shaken = tokio::time::timeout(patience.handshake, acceptor.accept(stream)) => shaken,
         () = stop.cancelled() => return,
     };
     match shaken {
-        Err(_) => tracing::debug!(?peer, "connection closed: no handshake of TLS in time"),
-        Ok(Err(error)) => tracing::debug!(?peer, %error, "no handshake of TLS"),
+        Err(_) => tracing::debug!(%peer, "connection closed: no handshake of TLS in time"),
+        Ok(Err(error)) => caller.refusals.handshake(peer, &error),
         Ok(Ok(stream)) => {
-            let shown = certificate(&stream);
-            connection(stream, shown, router, patience, stop).await;
+            caller.certificate = certificate(&stream);
+            connection(stream, caller, router, patience, stop).await;
         }
     }
 }
@@ -121,16 +134,23 @@ fn certificate(stream: &TlsStream<TcpStream>) -> Option<ClientCertificate> {
     (!shown.is_empty()).then_some(ClientCertificate)
 }
 
-fn marked<B>(mut request: Request<B>, shown: Option<ClientCertificate>) -> Request<B> {
-    if let Some(shown) = shown {
-        request.extensions_mut().insert(shown);
+impl Caller {
+    fn asks<B>(&self, mut request: Request<B>) -> Request<B> {
+        if let Some(shown) = self.certificate {
+            request.extensions_mut().insert(shown);
+        }
+        request
     }
-    request
+
+    fn hears<B>(&self, response: Response<B>) -> Response<B> {
+        self.refusals.answered(self.peer, response.status());
+        response
+    }
 }
 
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    shown: Option<ClientCertificate>,
+    caller: Caller,
     router: Router,
     patience: Patience,
     stop: CancellationToken,
@@ -148,10 +168,14 @@ async fn connection(
     // Which protocol it is shows in the first bytes, and nothing below limits how long those may take.
     let asked = Arc::new(AtomicBool::new(false));
     let ask = Arc::clone(&asked);
-    let router = router.map_request(move |request| {
-        ask.store(true, Ordering::Relaxed);
-        marked(request, shown)
-    });
+    let caller = Arc::new(caller);
+    let hearer = Arc::clone(&caller);
+    let router = router
+        .map_request(move |request| {
+            ask.store(true, Ordering::Relaxed);
+            caller.asks(request)
+        })
+        .map_response(move |response| hearer.hears(response));
     let service = TowerToHyperService::new(router);
     let stream = TokioIo::new(Unstuck::new(stream, patience.answer));
     let connection = builder.serve_connection(stream, service);

@@ -5,10 +5,11 @@
 //! never reaches a log or an error. Not here: handshakes (`http`, `converge-broker`), flags (`options::tls`).
 
 mod pem;
+mod validity;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::ring;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -16,6 +17,8 @@ use rustls::{RootCertStore, ServerConfig};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
+
+use validity::{Reminder, Validity};
 
 /// The newest settings of one listener.
 pub(crate) type TlsConfigs = watch::Receiver<Arc<ServerConfig>>;
@@ -77,6 +80,15 @@ pub(crate) struct Tls {
     configs: watch::Sender<Arc<ServerConfig>>,
     /// Of what was last read, good or not: the same contents are looked at once.
     print: u64,
+    /// Of what is in use.
+    validity: Validity,
+    reminder: Reminder,
+}
+
+/// What was made of the files.
+struct Built {
+    config: ServerConfig,
+    validity: Validity,
 }
 
 #[derive(Clone)]
@@ -91,12 +103,27 @@ impl Tls {
         let source = Source { listener, files };
         let contents = source.contents();
         let print = pem::print(&contents);
-        let config = source.build(&contents)?;
-        Ok(Self {
+        let Built { config, validity } = source.build(&contents)?;
+        let mut tls = Self {
             source,
             configs: watch::Sender::new(Arc::new(config)),
             print,
-        })
+            validity,
+            reminder: Reminder::default(),
+        };
+        tls.remind();
+        Ok(tls)
+    }
+
+    /// Says that the certificate ends soon, or has ended.
+    fn remind(&mut self) {
+        // A clock before the epoch is one nobody has set; by it no certificate holds yet.
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        if let Some(concern) = self.reminder.due(self.validity, now) {
+            concern.log(&self.source.cert());
+        }
     }
 
     /// Where the newest settings are found.
@@ -123,8 +150,10 @@ impl Tls {
             let cert = self.source.cert();
             match read.await {
                 Ok(None) => {}
-                Ok(Some((print, Ok(config)))) => {
+                Ok(Some((print, Ok(Built { config, validity })))) => {
                     self.print = print;
+                    self.validity = validity;
+                    self.reminder = Reminder::default();
                     self.configs.send_replace(Arc::new(config));
                     tracing::info!(
                         cert,
@@ -141,6 +170,7 @@ impl Tls {
                 }
                 Err(_) => tracing::warn!(cert, "reading the TLS files again panicked"),
             }
+            self.remind();
         }
     }
 }
@@ -172,7 +202,7 @@ impl Source {
         format!("{} {}: {why}", self.listener.flag(name), shown(path))
     }
 
-    fn build(&self, [cert, key, ca]: &Contents) -> Result<ServerConfig, Vec<String>> {
+    fn build(&self, [cert, key, ca]: &Contents) -> Result<Built, Vec<String>> {
         let files = &self.files;
         let mut wrong = Vec::new();
         let absent = Err("it was not read".to_owned());
@@ -190,6 +220,7 @@ impl Source {
         let (Ok(chain), Ok(secret), true) = (chain, secret, wrong.is_empty()) else {
             return Err(wrong);
         };
+        let validity = Validity::of(&chain);
         let broken = |what: &str| vec![format!("TLS cannot be set up: {what}")];
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -229,7 +260,7 @@ impl Source {
         // Each connection proves anew who it is: nobody stays in on a certificate that has ended or an authority that is gone.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(config)
+        Ok(Built { config, validity })
     }
 
     fn verifier(

@@ -143,6 +143,18 @@ impl Plane {
         self.process.output()
     }
 
+    /// Waits until it has said this.
+    ///
+    /// # Panics
+    /// When it does not within the usual limit.
+    pub async fn says(&self, what: &str) {
+        wait::until(what, || {
+            let said = self.output().contains(what);
+            async move { said.then_some(()) }
+        })
+        .await;
+    }
+
     /// Applies one of the repository's kind manifests.
     ///
     /// # Panics

@@ -106,15 +106,13 @@ fn serve(mut client: TcpStream, jobs: &SyncSender<Job>, ready: &AtomicBool) {
 
 fn write(log: &File, queue: &Receiver<Job>, mut worker: TcpStream, ready: &AtomicBool) {
     let page = [1; PAGE];
-    let mut at = 0;
-    for job in queue {
+    for (at, job) in queue.iter().enumerate() {
         match job {
             Job::Apply(_) => ready.store(false, Ordering::Release),
             Job::Done => {}
             Job::End => break,
         }
         let offset = (at % PAGES * PAGE) as u64;
-        at += 1;
         if log
             .write_all_at(&page, offset)
             .and_then(|()| log.sync_data())

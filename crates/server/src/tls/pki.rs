@@ -40,9 +40,14 @@ impl Pki {
     }
 
     pub(crate) fn issue(&self) -> Pair {
+        self.issue_until(4096)
+    }
+
+    pub(crate) fn issue_until(&self, year: i32) -> Pair {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(names).unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let cert = params.signed_by(&key, &self.authority).unwrap();
         Pair {
             cert: cert.pem(),

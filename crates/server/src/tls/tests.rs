@@ -90,3 +90,21 @@ async fn changed_files_are_taken_once_they_are_whole() {
     stop.cancel();
     assert!(keeping.join_next().await.unwrap().is_ok());
 }
+
+#[test]
+fn a_certificate_that_has_ended_is_taken_and_spoken_of() {
+    let pki = Pki::new("ours");
+    let said = |files: TlsFiles| {
+        let mut tls = Tls::read(Listener::Broker, files).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        // Said once already, so nothing is due.
+        assert_eq!(tls.reminder.due(tls.validity, now), None);
+        tls.validity.concern(now).is_some()
+    };
+    assert!(!said(pki.files()));
+    let ended = pki.issue_until(2020);
+    let mut files = pki.files();
+    files.cert = pki.write("ended.pem", &ended.cert);
+    files.key = pki.write("ended.key", &ended.key);
+    assert!(said(files));
+}

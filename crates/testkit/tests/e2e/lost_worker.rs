@@ -117,10 +117,7 @@ async fn a_frozen_workers_late_result_is_fenced_and_changes_nothing() {
 
     std::fs::write(&release, "").expect("a file");
     frozen.thaw();
-    wait::until("the stale result to arrive", || async {
-        plane.output().contains("stale result").then_some(())
-    })
-    .await;
+    plane.says("stale result").await;
 
     assert_eq!(
         plane

@@ -140,6 +140,9 @@ async fn worker_broker_and_client_know_each_other_and_renew() {
     let answer = stranger.expect("the options fit").version().await;
     let refused = answer.expect_err("the API lets anybody in").to_string();
     assert!(refused.contains("--tls-cert and --tls-key"), "{refused}");
+    plane
+        .says("a caller of the API without a client certificate was turned away")
+        .await;
     let mut command = Command::new(program("stdworker"));
     command
         .env("BROKER_ADDR", &plane.broker)
@@ -190,6 +193,9 @@ async fn a_token_lets_in_who_shows_no_certificate() {
         .await
         .expect_err("it is wrong");
     assert_eq!(refused.status(), Some(401), "{refused}");
+    plane
+        .says("a caller of the API was turned away: it showed no token, or one that is not in --token-file")
+        .await;
     assert!(!plane.output().contains(TOKEN));
     assert_eq!(plane.stop().await, Some(0));
 }
