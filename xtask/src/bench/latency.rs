@@ -26,9 +26,10 @@ struct Staircase {
     pause: Duration,
 }
 
-/// When an apply was answered, and when the look at it was; in ms since it was sent.
+/// When an apply was answered, and when it was looked at; in ms since it was sent.
 struct Seen {
     answered: f64,
+    /// Half-way between the look and its answer: what it tells was so at some moment between them.
     looked: f64,
 }
 
@@ -51,8 +52,9 @@ impl Staircase {
         apply()?;
         let answered = ms();
         std::thread::sleep(self.pause);
+        let sent = ms();
         let found = is_ready()?;
-        let looked = ms();
+        let looked = f64::midpoint(sent, ms());
         self.pause = if found {
             self.pause.saturating_sub(Self::STEP)
         } else {
