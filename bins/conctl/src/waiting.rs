@@ -54,7 +54,7 @@ pub(crate) enum Goal {
         /// How long the resource may go on being Failed before that counts.
         grace: Duration,
     },
-    /// A condition with this status.
+    /// A condition with this status, observed at the newest generation.
     Condition { type_: String, status: String },
     /// That it is gone; or, when an identity is given, that this one is.
     Gone { uid: Option<String> },
@@ -145,6 +145,8 @@ fn judge(goal: &Goal, resource: &Resource, waited: Duration) -> Verdict {
             let holds = resource.conditions.iter().any(|c| {
                 c.type_.eq_ignore_ascii_case(type_)
                     && c.status.as_str().eq_ignore_ascii_case(status)
+                    // What was so of an older spec says nothing of this one.
+                    && c.observed_generation >= resource.generation
             });
             if holds {
                 Verdict::Reached

@@ -24,7 +24,7 @@ macro_rules! suite {
         $crate::suite!(@ $open; manifests: a_compatible_edit_is_taken_and_a_breaking_one_refused, a_used_manifest_is_not_deleted,
             an_illegal_manifest_lists_everything, a_manifest_edit_ends_a_terminal_pin);
         $crate::suite!(@ $open; passes: a_result_lands_once, half_a_claim_is_fenced, what_runs_is_not_claimed_again, what_moved_while_it_ran_stays_due, status_outside_the_mask_is_dropped, the_mask_is_that_of_the_claim,
-            bad_status_is_a_terminal_failure, a_second_look_doubles_until_true, a_resync_that_fails_pins_nothing, unknown_is_reconciling_and_false_is_degraded);
+            bad_status_is_a_terminal_failure, a_condition_reported_twice_is_a_terminal_failure, a_second_look_doubles_until_true, a_resync_that_fails_pins_nothing, unknown_is_reconciling_and_false_is_degraded);
         $crate::suite!(@ $open; observed: a_policy_edit_begins_and_ends_resyncs, a_resync_composes_and_works, a_resync_under_way_changes_no_phase,
             a_look_that_loses_workers_backs_off, a_pass_asked_for_while_one_runs_is_run, a_pass_asked_for_stays_urgent_behind_a_retry,
             a_dropped_part_is_told_by_a_condition, conditions_go_with_the_version_that_reported_them, labels_make_the_compose_stage_due);

@@ -265,7 +265,7 @@ impl<'s> View<'s> {
         message: impl Into<String>,
         who: Option<&str>,
     ) -> Decision<()> {
-        let mut event = Event {
+        self.record(Event {
             seq: 0,
             uid: row.uid,
             at_ms: self.now_ms,
@@ -275,10 +275,14 @@ impl<'s> View<'s> {
             message: message.into(),
             count: 1,
             who: who.map(str::to_owned),
-        };
-        let last = match self.last_events.get(&row.uid) {
+        })
+    }
+
+    fn record(&mut self, mut event: Event) -> Decision<()> {
+        let uid = event.uid;
+        let last = match self.last_events.get(&uid) {
             Some(last) => last.clone(),
-            None => fetch!(self, Need::LastEvent(row.uid), LastEvent),
+            None => fetch!(self, Need::LastEvent(uid), LastEvent),
         };
         let repeat = last.as_ref().filter(|last| {
             last.kind == event.kind
@@ -291,7 +295,7 @@ impl<'s> View<'s> {
         if let Some(last) = repeat {
             event.count = last.count.saturating_add(1);
         }
-        self.last_events.insert(row.uid, Some(event.clone()));
+        self.last_events.insert(uid, Some(event.clone()));
         self.events.push((event, is_repeat));
         Ok(())
     }
@@ -304,8 +308,41 @@ impl<'s> View<'s> {
         kind: EventKind,
         message: impl Into<String>,
     ) -> Decision<()> {
-        let (reaction, worker) = (&claim.reaction, &claim.worker);
-        self.event(row, kind, Some(reaction), message, Some(worker))
+        let who = Some(claim.worker.clone());
+        self.record(self.event_of(row, claim, kind, message.into(), who))
+    }
+
+    /// Records what the result of a claimed task changed, in the name of its reaction.
+    pub fn result_event(
+        &mut self,
+        row: &Resource,
+        claim: &Claim,
+        kind: EventKind,
+        message: impl Into<String>,
+    ) -> Decision<()> {
+        self.record(self.event_of(row, claim, kind, message.into(), None))
+    }
+
+    /// Of the generation the task was claimed at: the resource may have a newer one by now.
+    fn event_of(
+        &self,
+        row: &Resource,
+        claim: &Claim,
+        kind: EventKind,
+        message: String,
+        who: Option<String>,
+    ) -> Event {
+        Event {
+            seq: 0,
+            uid: row.uid,
+            at_ms: self.now_ms,
+            kind,
+            generation: claim.generation(),
+            reaction: Some(claim.reaction.clone()),
+            message,
+            count: 1,
+            who,
+        }
     }
 
     /// Keeps an authored state.

@@ -400,6 +400,10 @@ fn wait_ends_with_what_happened() {
         )
         .on("GET /resources/stdshell/slow", [ok(busy.clone())])
         .on(
+            "GET /resources/stdshell/newer",
+            [ok(world.resource(json!({ "generation": 9 })))],
+        )
+        .on(
             "GET /resources/stdshell/going",
             [ok(busy), refused(404, "gone", &[])],
         );
@@ -430,6 +434,18 @@ fn wait_ends_with_what_happened() {
     assert_eq!(
         slow.stderr,
         "error: stdshell/hello is Reconciling, waiting: Queued (waited 1s)\n"
+    );
+    let old = world.run(&[
+        "wait",
+        "stdshell/newer",
+        "--for",
+        "condition=Ready",
+        "--timeout",
+        "1s",
+    ]);
+    assert_eq!(
+        old.code, 5,
+        "what was so of an older spec says nothing of this one"
     );
     let gone = world.run(&["wait", "stdshell/going", "--for", "delete"]);
     assert_eq!(

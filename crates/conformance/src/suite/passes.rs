@@ -35,12 +35,25 @@ pub async fn what_moved_while_it_ran_stays_due(world: World) {
     world.manifest(&leaf("demo")).await;
     world.apply("demo/a", r#"{"n":1}"#).await;
     let task = world.claim_one("w", &["demo"]).await;
+    // Asked for by hand meanwhile: what runs is still of the first generation.
+    world.reconcile("demo/a").await;
     world.apply("demo/a", r#"{"n":2}"#).await;
-    assert_eq!(
-        world.report(&task, done(r#"{"was":1}"#)).await,
-        Landed::Applied
-    );
+    let mut outcome = done(r#"{"was":1}"#);
+    outcome.conditions = vec![ready(ConditionStatus::True)];
+    assert_eq!(world.report(&task, outcome).await, Landed::Applied);
     let view = world.view("demo/a").await;
+    let observed = view
+        .row
+        .conditions
+        .iter()
+        .find(|owned| !owned.reaction.is_empty())
+        .map(|owned| owned.condition.observed_generation);
+    assert_eq!(observed, Some(1), "nobody has looked at the second one");
+    for event in world.events("demo/a").await {
+        let is_of_the_task =
+            event.kind == EventKind::Succeeded || event.kind == EventKind::ConditionChanged;
+        assert!(!is_of_the_task || event.generation == 1, "{event:?}");
+    }
     assert_eq!(
         (view.row.synced_gen, view.row.derived.phase),
         (0, Phase::Reconciling)
@@ -101,6 +114,28 @@ pub async fn bad_status_is_a_terminal_failure(world: World) {
         assert_eq!(world.phase(&key).await, Phase::Failed, "{bad:?}");
         assert_eq!(world.view(&key).await.status, None);
     }
+}
+
+/// A condition is True or it is not: a report that says both is the task's terminal failure, and neither lands.
+pub async fn a_condition_reported_twice_is_a_terminal_failure(world: World) {
+    world.manifest(&leaf("demo")).await;
+    world.apply("demo/a", "{}").await;
+    let twice = || {
+        let mut outcome = done("{}");
+        outcome.conditions = vec![ready(ConditionStatus::True), ready(ConditionStatus::False)];
+        outcome
+    };
+    world.run(&["demo"], |_| twice()).await;
+    let view = world.view("demo/a").await;
+    assert_eq!(view.row.derived.phase, Phase::Failed);
+    let reported = view
+        .row
+        .conditions
+        .iter()
+        .filter(|owned| !owned.reaction.is_empty());
+    assert_eq!(reported.count(), 0);
+    let failure = view.row.failure.as_ref().expect("it failed");
+    assert!(failure.message.contains("Ready"), "{}", failure.message);
 }
 
 /// `Ready` other than True is looked at again: 10 s, 20 s, … until True.

@@ -4,7 +4,7 @@ use converge_types::ids::Uid;
 
 use super::apply::{self, Authored, existing, manifest_of, refuse_composed, refuse_deleting};
 use super::{Reply, ResourceApply, ResourceQuarantine, ResourceReconcile, ResourceRollback};
-use crate::model::{EventKind, Inputs, Marks};
+use crate::model::{EventKind, Marks};
 use crate::refusal::Refusal;
 use crate::store::{Need, Rows};
 use crate::view::{Decision, View};
@@ -29,7 +29,7 @@ pub(super) fn reconcile(command: &ResourceReconcile, view: &mut View<'_>) -> Dec
             }
             if let Some(claim) = &mut row.claim {
                 // What runs began before it was asked for: its result lands, and is not the pass that was asked for.
-                claim.inputs.generation = Inputs::SUPERSEDED;
+                claim.inputs.supersede();
             }
         })?;
         view.event(

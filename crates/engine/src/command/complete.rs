@@ -4,6 +4,7 @@
 //! so what moved meanwhile stays due. A failure lands the status and conditions it carries, never moves a mark, and sets attempts, backoff
 //! or a pin only while its inputs are current. A compose result lands whole and only while its inputs are current.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use converge_types::json::Doc;
@@ -142,6 +143,18 @@ fn checked(command: &Complete, landing: &Landing) -> Outcome {
             }
         }
     }
+    let mut types = BTreeSet::new();
+    let twice = outcome
+        .conditions
+        .iter()
+        .find(|it| !types.insert(it.type_.as_str()));
+    if let Some(condition) = twice {
+        problem = Some(format!(
+            "the condition {} is reported twice, and only one of the two can be so",
+            condition.type_
+        ));
+        outcome.conditions.clear();
+    }
     if let Some(message) = problem {
         outcome.compose = None;
         outcome.failure = Some(TaskFailure {
@@ -236,7 +249,7 @@ fn land_report(
     view.update(row.uid, |row| {
         if replaces {
             let before: Vec<_> = row.conditions.clone();
-            if conditions::report(row, &claim.reaction, reported, now) {
+            if conditions::report(row, claim, reported, now) {
                 changed = true;
             }
             for owned in &row.conditions {
@@ -270,22 +283,10 @@ fn land_report(
     })?;
     if !moved.is_empty() {
         let message = moved.join(", ");
-        view.event(
-            row,
-            EventKind::ConditionChanged,
-            Some(&claim.reaction),
-            message.trim_end(),
-            None,
-        )?;
+        view.result_event(row, claim, EventKind::ConditionChanged, message.trim_end())?;
     }
     if !dropped.is_empty() {
-        view.event(
-            row,
-            EventKind::PartDropped,
-            Some(&claim.reaction),
-            told,
-            None,
-        )?;
+        view.result_event(row, claim, EventKind::PartDropped, told)?;
     }
     Ok(())
 }

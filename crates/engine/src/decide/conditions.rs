@@ -4,7 +4,7 @@
 
 use converge_types::phase::{Condition, ConditionStatus, condition};
 
-use crate::model::{Millis, OwnedCondition, Resource};
+use crate::model::{Claim, Millis, OwnedCondition, Resource};
 
 /// What the reactions' `Ready` conditions say together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,14 +37,11 @@ pub fn health(row: &Resource) -> Health {
     health
 }
 
-/// Replaces what `reaction` reported before. A condition whose status stays keeps its transition time. Returns whether anything
-/// a reader sees (type, status, reason, message) changed.
-pub fn report(
-    row: &mut Resource,
-    reaction: &str,
-    reported: Vec<Condition>,
-    now_ms: Millis,
-) -> bool {
+/// Replaces what the claim's reaction reported before, as observed at the claim's generation: the resource may have a newer one that
+/// nobody has looked at. A condition whose status stays keeps its transition time. Returns whether anything a reader sees (type, status,
+/// reason, message) changed.
+pub fn report(row: &mut Resource, claim: &Claim, reported: Vec<Condition>, now_ms: Millis) -> bool {
+    let reaction = claim.reaction.as_str();
     let before: Vec<_> = row
         .conditions
         .iter()
@@ -62,7 +59,7 @@ pub fn report(
             Some(old) if old.status == condition.status => old.last_transition_ms,
             _ => now_ms,
         };
-        condition.observed_generation = row.generation;
+        condition.observed_generation = claim.generation();
         changed |= old.is_none_or(|old| {
             old.status != condition.status
                 || old.reason != condition.reason

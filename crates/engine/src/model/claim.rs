@@ -14,7 +14,7 @@ use super::{Class, Digest, Millis};
 /// Parts that do not concern a stage are zero in its inputs, so that whole values compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
-    /// Generation of the resource.
+    /// Generation of the resource; negative once superseded.
     pub generation: i64,
     /// The kind version it was run at.
     pub kind_version: i32,
@@ -27,8 +27,11 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The generation of a claim a person asked to repeat while it ran: never a resource's own.
-    pub const SUPERSEDED: i64 = 0;
+    /// Makes them the inputs of nothing: a person asked to repeat the task while it ran. The sign is turned, for no resource has a negative
+    /// generation.
+    pub fn supersede(&mut self) {
+        self.generation = -self.generation.abs();
+    }
 }
 
 /// The inputs each stage last succeeded with.
@@ -127,6 +130,14 @@ pub struct Claim {
     pub broker: String,
     /// When it was made.
     pub since_ms: Millis,
+}
+
+impl Claim {
+    /// The generation it was claimed at: what its result speaks of, whatever the resource has become since.
+    #[must_use]
+    pub fn generation(&self) -> i64 {
+        self.inputs.generation.abs()
+    }
 }
 
 /// Of a claim that was stored before its mask was.
