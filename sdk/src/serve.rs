@@ -101,6 +101,8 @@ pub async fn serve_with(
         _ = crate::process::prepare_worker() => {}
         () = shutdown.cancelled() => {}
     }
+    #[cfg(feature = "process")]
+    signals.spawn(crate::process::keep_watch());
     let ended = run_worker_at(providers, options, endpoint, shutdown.cancelled_owned()).await;
     #[cfg(feature = "process")]
     crate::process::clean_up();

@@ -126,6 +126,8 @@ fn it_says_where_it_listens_and_keeps_what_was_applied() {
         request(&server.api, "PUT", "/api/v1/kinds/demo/manifest", MANIFEST).0,
         201
     );
+    // What the system sends to who writes over its limit of file sizes: the write fails, and that is all.
+    server.signal(Signal::SIGXFSZ);
     let (status, body) = request(
         &server.api,
         "POST",
@@ -148,6 +150,19 @@ fn it_says_where_it_listens_and_keeps_what_was_applied() {
         body["spec"]["n"].to_string(),
         "987654321098765432109876543210"
     );
+}
+
+/// Its connection is not broken before it has sent all and reads.
+#[test]
+fn a_client_that_sends_too_much_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path(), &[]);
+    let body = format!(
+        r#"{{"kind":"demo","name":"a","spec":"{}"}}"#,
+        "x".repeat(40 << 20)
+    );
+    let (status, problem) = request(&server.api, "POST", "/api/v1/resources", &body);
+    assert_eq!(status, 413, "{problem}");
 }
 
 #[test]

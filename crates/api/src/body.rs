@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use converge_types::json::{self, Doc, JsonType};
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
@@ -29,10 +29,20 @@ static LARGE: Semaphore = Semaphore::const_new(16);
 /// How long a large body waits for its turn.
 const LARGE_WAIT: Duration = Duration::from_secs(60);
 
+/// So much of a body that is refused is taken all the same, and thrown away: most clients send to the end before they read an answer, and
+/// would find the connection broken instead of being told why.
+const DISCARD_BYTES: usize = 128 << 20;
+/// As long as something comes within this.
+const DISCARD_WAIT: Duration = Duration::from_secs(1);
+/// And no longer than this in all.
+const DISCARD_TIME: Duration = Duration::from_secs(10);
+
 /// A body that has not been read yet.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     declared: Option<usize>,
+    /// The client sends nothing before it is told to.
+    asks_first: bool,
     stream: BodyDataStream,
 }
 
@@ -44,6 +54,7 @@ impl<S: Send + Sync> FromRequest<S> for Incoming {
         let declared = declared.and_then(|value| value.to_str().ok()?.parse().ok());
         Ok(Self {
             declared,
+            asks_first: request.headers().contains_key(EXPECT),
             stream: request.into_body().into_data_stream(),
         })
     }
@@ -87,6 +98,9 @@ impl Incoming {
             ))
         };
         if self.declared.is_some_and(|declared| declared > limit) {
+            if !self.asks_first {
+                self.discard().await;
+            }
             return Err(too_large());
         }
         let mut permit = None;
@@ -100,6 +114,8 @@ impl Incoming {
                 Problem::bad_request(format!("the body did not arrive: {error}"))
             })?;
             if whole.len() + chunk.len() > limit {
+                drop((whole, chunk, permit));
+                self.discard().await;
                 return Err(too_large());
             }
             if whole.is_empty() {
@@ -114,6 +130,20 @@ impl Incoming {
             whole.extend_from_slice(&chunk);
         }
         Ok((whole.into(), permit))
+    }
+
+    async fn discard(&mut self) {
+        let all = async {
+            let mut left = DISCARD_BYTES;
+            while let Ok(Some(Ok(chunk))) = timeout(DISCARD_WAIT, self.stream.next()).await {
+                left = left.saturating_sub(chunk.len());
+                if left == 0 {
+                    return;
+                }
+            }
+        };
+        // Whether it came to its end or not, the answer is the same.
+        let _ = timeout(DISCARD_TIME, all).await;
     }
 }
 

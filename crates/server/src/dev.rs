@@ -14,6 +14,7 @@ use converge_api::Api;
 use converge_broker::Broker;
 use converge_engine::Store;
 use converge_store_sqlite::SqliteStore;
+use converge_types::limits;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::{Addresses, DataDir};
 use crate::entry::Entry;
-use crate::options::Dev;
+use crate::options::{Dev, HEARTBEATS_PER_LEASE};
 use crate::tls::TlsFiles;
 use crate::{http, signals, sweeps, worker};
 
@@ -69,6 +70,15 @@ pub(crate) async fn run(options: Dev, entry: Entry) -> Result<()> {
     {
         tracing::warn!(
             "the token travels in cleartext beyond this machine: give --tls-cert and --tls-key too"
+        );
+    }
+
+    if options.lease < limits::HEARTBEAT * HEARTBEATS_PER_LEASE {
+        tracing::warn!(
+            lease = ?options.lease,
+            "workers that this process does not start need WORKER_HEARTBEAT_INTERVAL={:?}: by default they say that they live every {:?}, too rarely for this lease, and lose their tasks",
+            options.heartbeat,
+            limits::HEARTBEAT
         );
     }
 

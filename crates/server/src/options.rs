@@ -21,7 +21,7 @@ pub use tls::Entry;
 /// Exit code for wrong usage, in all our binaries.
 pub const USAGE: u8 = 64;
 /// A lease shorter than this many heartbeats ends while its worker is well.
-const HEARTBEATS_PER_LEASE: u32 = 3;
+pub(crate) const HEARTBEATS_PER_LEASE: u32 = 3;
 /// No interval is longer than this.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
@@ -97,6 +97,9 @@ pub struct DevArgs {
     #[arg(long, value_name = "DURATION", env = "CONVERGE_LEASE")]
     lease: Option<String>,
     /// How often workers say that they live; a lease is at least three of these [default: 5s]
+    ///
+    /// A worker of --worker is told. Any other has its own WORKER_HEARTBEAT_INTERVAL, 5s by default, and loses its tasks when that is longer
+    /// than the lease.
     #[arg(long, value_name = "DURATION", env = "CONVERGE_HEARTBEAT")]
     heartbeat: Option<String>,
     /// How often timers are looked for that no commit announced [default: 5s]

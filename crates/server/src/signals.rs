@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT: the first asks for an orderly end, the second ends at once.
+//! SIGTERM and SIGINT: the first asks for an orderly end, the second ends at once. SIGXFSZ: a write over the limit of file sizes fails, as
+//! on a disk that is full, and ends nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,9 @@ impl Stop {
             interrupt: hear(SignalKind::interrupt())?,
         };
         second_signal_exits()?;
+        // Heard, it does not end the process; the write says what went wrong.
+        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())
+            .context("could not handle signals")?;
         Ok(stop)
     }
 

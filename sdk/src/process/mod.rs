@@ -53,6 +53,7 @@ pub use pressure::ready;
 pub use redact::{REDACTED, Redactions};
 pub use run::{run, run_until};
 pub use seconds::Seconds;
+pub(crate) use startup::keep_watch;
 pub use startup::{Prepared, prepare_worker};
 
 /// Kills every program of this process and what it started, at once: for a second signal, when nothing is waited for any more.

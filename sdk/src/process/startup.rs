@@ -1,4 +1,5 @@
-//! What a worker does before its first task: adopt orphans, close what it inherited, and end what a killed worker left.
+//! What a worker does before its first task: adopt orphans, close what it inherited, and end what a killed worker left. The last it does
+//! again as long as it runs.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -7,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, MissedTickBehavior, sleep};
 
 use super::cookie::{Cookie, WorkerId};
 use super::procfs::{self, Mark};
@@ -17,6 +18,8 @@ use super::{StopSignal, leash, registry, scratch};
 const LOOK: Duration = Duration::from_millis(20);
 /// How long killed processes may take to disappear.
 const KILLED: Duration = Duration::from_secs(2);
+/// How often a worker looks whether another one of its machine was killed.
+const WATCH: Duration = Duration::from_secs(10);
 /// A cookie is written by programs, too: no grace in it holds a worker up for longer.
 const LONGEST_GRACE: Duration = Duration::from_secs(3600);
 
@@ -62,6 +65,29 @@ pub async fn prepare_worker() -> Prepared {
         adopts_orphans,
         ended,
         survivors,
+    }
+}
+
+/// Ends, for as long as it is polled, what workers of this machine leave that are killed from now on.
+///
+/// Their tasks go to other workers once a lease is over (30 s by default), perhaps to this one: what is left of the first run is ended
+/// before the second begins, not only when a worker starts.
+pub(crate) async fn keep_watch() {
+    let mut look = tokio::time::interval_at(Instant::now() + WATCH, WATCH);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        // Every process of the machine is looked at.
+        let found = tokio::task::spawn_blocking(|| !left_behind().is_empty()).await;
+        if !matches!(found, Ok(true)) {
+            continue;
+        }
+        let (ended, survivors) = end_left_behind().await;
+        let directories = scratch::remove_left_behind();
+        tracing::warn!(
+            ended, directories, survivors = ?survivors,
+            "cleaned up after another worker of this machine that was killed"
+        );
     }
 }
 

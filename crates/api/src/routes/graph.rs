@@ -35,7 +35,7 @@ pub(crate) fn router() -> Router<Arc<Api>> {
 
 /// What the resource composed.
 #[utoipa::path(get, path = "/api/v1/resources/{kind}/{name}/children", tag = "graph",
-    params(("kind" = String, Path), ("name" = String, Path), ("view" = Option<String>, Query), ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)),
+    params(("kind" = String, Path), ("name" = String, Path), ("view" = Option<String>, Query), ("limit" = Option<u32>, Query, minimum = 1, maximum = 500), ("cursor" = Option<String>, Query)),
     responses((status = 200, description = "one page", body = api::List<api::Resource>), (status = 404, description = "not there", body = api::Problem, content_type = "application/problem+json")))]
 pub(crate) async fn children(
     State(api): State<Arc<Api>>,

@@ -27,7 +27,7 @@ pub(crate) fn router() -> Router<Arc<Api>> {
 }
 
 /// Every kind and version that has a manifest.
-#[utoipa::path(get, path = "/api/v1/kinds", tag = "kinds", params(("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)), responses(
+#[utoipa::path(get, path = "/api/v1/kinds", tag = "kinds", params(("limit" = Option<u32>, Query, minimum = 1, maximum = 500), ("cursor" = Option<String>, Query)), responses(
     (status = 200, description = "one page", body = api::List<api::Kind>)))]
 pub(crate) async fn kinds(State(api): State<Arc<Api>>, query: QueryArgs) -> Answer {
     let (limit, after) = query.read(&["limit", "cursor"], &[], |checks| {

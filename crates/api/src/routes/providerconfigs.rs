@@ -107,7 +107,7 @@ pub(crate) async fn apply(State(api): State<Arc<Api>>, query: QueryArgs, write: 
 }
 
 /// Providerconfigs by name, without their bundles.
-#[utoipa::path(get, path = "/api/v1/providerconfigs", tag = "providerconfigs", params(("kind" = Option<String>, Query), ("limit" = Option<u32>, Query), ("cursor" = Option<String>, Query)), responses(
+#[utoipa::path(get, path = "/api/v1/providerconfigs", tag = "providerconfigs", params(("kind" = Option<String>, Query), ("limit" = Option<u32>, Query, minimum = 1, maximum = 500), ("cursor" = Option<String>, Query)), responses(
     (status = 200, description = "one page", body = api::List<api::ProviderConfig>)))]
 pub(crate) async fn list_all(State(api): State<Arc<Api>>, query: QueryArgs) -> Answer {
     let (kind, limit, cursor) = query.read(&["kind", "limit", "cursor"], &[], |checks| {

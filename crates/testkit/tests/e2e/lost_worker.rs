@@ -54,7 +54,7 @@ async fn a_killed_workers_task_runs_again_after_its_lease_and_its_program_is_end
     .await;
 
     let killed = unix();
-    // Its program lives on until a worker starts on this machine: the next one here, or one of another test before it.
+    // Its program lives on until another worker of this machine sees to it: the next one here, or one of another test before it.
     first.kill().await;
     let _second = Worker::start(&plane, "stdshell", 4).await;
     // Not waited for: in the end any other worker of this machine that starts would do it.
@@ -84,6 +84,28 @@ async fn a_killed_workers_task_runs_again_after_its_lease_and_its_program_is_end
         lost.iter().any(|event| event["type"] == "leaseLost"),
         "the lost lease is an event: {lost:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_workers_program_is_ended_by_a_worker_that_lives_on() {
+    // Nothing takes the task over, and no worker starts any more.
+    let plane = Plane::start(20 * LEASE).await;
+    plane.kind("stdshell").await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("runs");
+    let marker = format!("sleep 40{}", std::process::id());
+    let killed = Worker::start(&plane, "stdshell", 1).await;
+    plane.script("victim", &hangs_once(&file, &marker)).await;
+    wait::until("the first run", || async {
+        (runs(&file).len() == 1 && !pids_with(&marker).is_empty()).then_some(())
+    })
+    .await;
+    let _other = Worker::start(&plane, "stdio", 1).await;
+    killed.kill().await;
+    wait::until("the program to be ended", || async {
+        pids_with(&marker).is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
