@@ -39,6 +39,8 @@ pub struct EventQuery {
     pub deleted: bool,
     /// Items per page, at most 500.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 500)]
+    #[schema(minimum = 1, maximum = 500)]
     pub limit: Option<u32>,
     /// Where the next page starts, from `X-Next-Cursor`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -254,6 +254,8 @@ pub struct ResourceQuery {
     pub view: Option<String>,
     /// Items per page, at most 500.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 500)]
+    #[schema(minimum = 1, maximum = 500)]
     pub limit: Option<u32>,
     /// Where the next page starts, from `X-Next-Cursor`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -115,6 +115,14 @@ async fn the_document_and_the_router_agree_and_both_prefixes_answer() {
             }
             assert_eq!(allow.len(), documented.len(), "{path}");
         }
+        let parameters = methods["get"]["parameters"].as_array();
+        for parameter in parameters.into_iter().flatten() {
+            let bounds = ["minimum", "maximum"].map(|bound| parameter["schema"][bound].as_u64());
+            assert!(
+                parameter["name"] != "limit" || bounds == [Some(1), Some(500)],
+                "{path}: {parameter}"
+            );
+        }
     }
     harness.get("/api/v1/nothing").await.problem(404);
     harness.get("/").await.problem(404);
