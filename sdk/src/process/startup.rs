@@ -53,6 +53,16 @@ pub async fn prepare_worker() -> Prepared {
     }
     keep_descriptors();
     let _ = leash::sweeper();
+    let (ended, survivors) = clean_up_after_the_dead().await;
+    Prepared {
+        adopts_orphans,
+        ended,
+        survivors,
+    }
+}
+
+/// How many programs of dead workers were ended, and which could not be.
+async fn clean_up_after_the_dead() -> (usize, Vec<u32>) {
     let (ended, survivors) = end_left_behind().await;
     let directories = scratch::remove_left_behind();
     if ended > 0 || directories > 0 || !survivors.is_empty() {
@@ -61,11 +71,7 @@ pub async fn prepare_worker() -> Prepared {
             "cleaned up after a worker that was killed on this machine"
         );
     }
-    Prepared {
-        adopts_orphans,
-        ended,
-        survivors,
-    }
+    (ended, survivors)
 }
 
 /// Ends, for as long as it is polled, what workers of this machine leave that are killed from now on.
@@ -79,15 +85,9 @@ pub(crate) async fn keep_watch() {
         look.tick().await;
         // Every process of the machine is looked at.
         let found = tokio::task::spawn_blocking(|| !left_behind().is_empty()).await;
-        if !matches!(found, Ok(true)) {
-            continue;
+        if matches!(found, Ok(true)) {
+            clean_up_after_the_dead().await;
         }
-        let (ended, survivors) = end_left_behind().await;
-        let directories = scratch::remove_left_behind();
-        tracing::warn!(
-            ended, directories, survivors = ?survivors,
-            "cleaned up after another worker of this machine that was killed"
-        );
     }
 }
 
