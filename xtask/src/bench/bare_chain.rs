@@ -107,27 +107,28 @@ fn serve(mut client: TcpStream, jobs: &SyncSender<Job>, ready: &AtomicBool) {
 fn write(log: &File, queue: &Receiver<Job>, mut worker: TcpStream, ready: &AtomicBool) {
     let page = [1; PAGE];
     for (at, job) in queue.iter().enumerate() {
-        match job {
-            Job::Apply(_) => ready.store(false, Ordering::Release),
-            Job::Done => {}
+        let answer = match job {
+            Job::Apply(answer) => {
+                ready.store(false, Ordering::Release);
+                Some(answer)
+            }
+            Job::Done => None,
             Job::End => break,
-        }
+        };
         let offset = (at % PAGES * PAGE) as u64;
-        if log
+        let committed = log
             .write_all_at(&page, offset)
-            .and_then(|()| log.sync_data())
-            .is_err()
-        {
+            .and_then(|()| log.sync_data());
+        if committed.is_err() {
             break;
         }
-        match job {
-            Job::Apply(committed) => {
-                let _ = committed.send(());
-                if worker.write_all(&[0]).is_err() {
-                    break;
-                }
-            }
-            Job::Done | Job::End => ready.store(true, Ordering::Release),
+        let Some(answer) = answer else {
+            ready.store(true, Ordering::Release);
+            continue;
+        };
+        let _ = answer.send(());
+        if worker.write_all(&[0]).is_err() {
+            break;
         }
     }
     let _ = worker.shutdown(Shutdown::Both);

@@ -7,6 +7,8 @@ use axum::http::StatusCode;
 use converge_broker::FewLines;
 use rustls::Error;
 
+const SORT: &str = "callers turned away";
+
 /// Those of one listener.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(FewLines);
@@ -43,5 +45,3 @@ impl Refusals {
         }
     }
 }
-
-const SORT: &str = "callers turned away";
