@@ -79,8 +79,6 @@ pub enum Need {
     History(Uid),
     /// [`Rows::LastEvent`]: the newest event of the resource.
     LastEvent(Uid),
-    /// [`Rows::Uids`]: resources with a live claim, by uid, after the given one, at most `limit`.
-    Claimed(Option<Uid>, u32),
     /// [`Rows::Count`]: resources of the kind that owe a teardown at this version.
     FinalizersOf(KindVersion),
 }

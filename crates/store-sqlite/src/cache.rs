@@ -8,10 +8,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use converge_engine::model::{Config, DocSlot, Edge, Event, ManifestRow, Pair, Resource};
+use converge_engine::model::{Config, DocSlot, Edge, Event, ManifestRow, Resource};
 use converge_types::ids::{ConfigName, Kind, KindVersion, ResourceName, Uid};
 use converge_types::json::Doc;
 use hashlink::LruCache;
+
+use crate::rows::tally::Tally;
 
 /// Larger documents are read from the table each time.
 const DOC_BYTES: usize = 16 << 10;
@@ -55,7 +57,8 @@ pub(crate) struct Cache {
     max_rows: usize,
     max_bytes: usize,
     pub(crate) manifests: HashMap<KindVersion, Arc<ManifestRow>>,
-    pairs: HashMap<KindVersion, (Pair, bool)>,
+    /// With whether they are still to be written.
+    tallies: HashMap<KindVersion, (Tally, bool)>,
     configs: LruCache<ConfigName, Arc<Config>>,
 }
 
@@ -68,7 +71,7 @@ impl Cache {
             max_rows,
             max_bytes,
             manifests: HashMap::new(),
-            pairs: HashMap::new(),
+            tallies: HashMap::new(),
             configs: LruCache::new(CONFIGS),
         }
     }
@@ -202,28 +205,38 @@ impl Cache {
 
     // --- pairs and configs ---
 
-    pub(crate) fn pair(&self, kv: &KindVersion) -> Option<&Pair> {
-        self.pairs.get(kv).map(|(pair, _)| pair)
+    pub(crate) fn tally(&self, kv: &KindVersion) -> Option<&Tally> {
+        self.tallies.get(kv).map(|(tally, _)| tally)
     }
 
-    pub(crate) fn pair_loaded(&mut self, pair: Pair) {
-        self.pairs.insert(pair.kv.clone(), (pair, false));
+    /// Remembers counters that were read.
+    pub(crate) fn tally_loaded(&mut self, tally: Tally) -> &Tally {
+        let kv = tally.pair.kv.clone();
+        &self
+            .tallies
+            .entry(kv)
+            .insert_entry((tally, false))
+            .into_mut()
+            .0
     }
 
-    /// Remembers a pair that is still to be written before COMMIT.
-    pub(crate) fn pair_changed(&mut self, pair: Pair) {
-        self.pairs.insert(pair.kv.clone(), (pair, true));
+    /// Counters that are still to be written before COMMIT; new ones where none are remembered.
+    pub(crate) fn tally_to_change(&mut self, kv: &KindVersion) -> &mut Tally {
+        let new = || (Tally::new(kv.clone()), true);
+        let (tally, dirty) = self.tallies.entry(kv.clone()).or_insert_with(new);
+        *dirty = true;
+        tally
     }
 
-    /// Pairs to be written now.
-    pub(crate) fn pairs_to_write(&mut self) -> Vec<Pair> {
-        let dirty: Vec<Pair> = self
-            .pairs
+    /// Counters to be written now.
+    pub(crate) fn tallies_to_write(&mut self) -> Vec<Tally> {
+        let dirty: Vec<Tally> = self
+            .tallies
             .values_mut()
-            .filter_map(|(pair, dirty)| std::mem::take(dirty).then(|| pair.clone()))
+            .filter_map(|(tally, dirty)| std::mem::take(dirty).then(|| tally.clone()))
             .collect();
-        if self.pairs.len() > PAIRS {
-            self.pairs.clear();
+        if self.tallies.len() > PAIRS {
+            self.tallies.clear();
         }
         dirty
     }

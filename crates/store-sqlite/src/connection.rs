@@ -14,6 +14,7 @@ const APPLICATION_ID: i64 = 0x636f_6e76;
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_initial.sql"),
     include_str!("../migrations/0002_what_teardown_reads.sql"),
+    include_str!("../migrations/0003_fewer_pages_a_commit.sql"),
 ];
 /// Pages (of 4 KiB) in the WAL after which a commit copies them into the file.
 const CHECKPOINT_PAGES: i64 = 4_000;

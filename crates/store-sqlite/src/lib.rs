@@ -18,12 +18,12 @@ mod rows;
 mod signals;
 mod sql;
 mod tables;
+mod wal;
 mod writer;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use converge_engine::command::{ClaimTasks, Command};
@@ -43,9 +43,10 @@ use cache::Cache;
 use clock::Monotonic;
 use readers::Readers;
 use rows::manifest::Compiled;
-use rows::{config, event, manifest};
+use rows::{config, event, tally};
 use signals::Hub;
 use tables::Tables;
+use wal::Wal;
 use writer::{Health, Message, Writer};
 
 pub use clock::{Clock, SystemClock};
@@ -175,10 +176,8 @@ impl SqliteStore {
             hub: hub.clone(),
             offers: offers.clone(),
             health: health.clone(),
-            wal: wal.into(),
-            wal_limit_bytes: options.wal_limit_bytes,
+            wal: Wal::new(wal.into(), options.wal_limit_bytes),
             batch: options.batch.max(1),
-            next_cut: Instant::now(),
             data_version: 0,
         };
         let (queue, messages) = mpsc::channel(options.queue.max(1));
@@ -267,7 +266,7 @@ impl Store for SqliteStore {
     }
 
     async fn revision(&self) -> Result<i64, StoreError> {
-        self.readers.read(tables::revision).await
+        self.readers.read(tally::revision).await
     }
 
     async fn resource_get(
@@ -301,7 +300,7 @@ impl Store for SqliteStore {
     }
 
     async fn resource_summary(&self) -> Result<Vec<(KindVersion, Phase, u64)>, StoreError> {
-        self.readers.read(reads::summary).await
+        self.readers.read(tally::phases).await
     }
 
     async fn edge_list(&self, uid: Uid) -> Result<(Vec<Arc<Edge>>, Vec<Arc<Edge>>), StoreError> {
@@ -356,8 +355,8 @@ impl Store for SqliteStore {
         self.readers
             .read(move |conn| {
                 let rows = compiled.all(conn)?.into_iter().map(|row| {
-                    let pair = manifest::pair(conn, &row.kv)?;
-                    let pair = pair.unwrap_or_else(|| Pair::new(row.kv.clone()));
+                    let tally = tally::of(conn, &row.kv)?;
+                    let pair = tally.map_or_else(|| Pair::new(row.kv.clone()), |tally| tally.pair);
                     Ok((row, pair))
                 });
                 rows.collect()

@@ -1,19 +1,19 @@
 //! The snapshot reads that put more than one row together: resources as answers show them, lists, graphs.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use converge_engine::model::{DocSlot, Due, Edge, Hold, Resource};
 use converge_engine::store::{Page, ResourceFilter, ResourceView};
-use converge_types::ids::{Kind, KindVersion, ResourceName, Uid};
+use converge_types::ids::{Kind, ResourceName, Uid};
 use converge_types::phase::Phase;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
 use crate::fault::Fault;
-use crate::rows::{graph, resource};
+use crate::rows::{graph, resource, tally};
 use crate::sql::{self, Cols};
-use crate::tables::revision;
 
 /// Names of resources already looked up for one answer.
 #[derive(Default)]
@@ -103,8 +103,7 @@ pub(crate) fn list(
     full: bool,
 ) -> Result<Page<ResourceView>, Fault> {
     let limit = limit.max(1);
-    let (tail, params) = list_query(filter, cursor, i64::from(limit) + 1);
-    let sql = resource::select(&tail);
+    let (sql, params) = list_query(filter, cursor, i64::from(limit) + 1);
     let mut rows = sql::all(
         conn,
         &sql,
@@ -122,19 +121,31 @@ pub(crate) fn list(
     Ok(Page {
         next: last.map(|item| format!("{}/{}", item.row.kv.kind, item.row.name)),
         items,
-        revision: revision(conn)?,
+        revision: tally::revision(conn)?,
     })
 }
+
+/// The two halves of the index of names, in no order that matters.
+const HALVES: [&str; 2] = ["(owner IS NULL) = 0", "(owner IS NULL) = 1"];
 
 fn list_query(filter: &ResourceFilter, cursor: Option<&str>, limit: i64) -> (String, Vec<Value>) {
     let mut wheres: Vec<String> = Vec::new();
     let mut params: Vec<Value> = Vec::new();
+    // Each value has a number, so that both halves of a statement share it.
     let mut must = |text: &str, values: Vec<Value>| {
-        wheres.push(text.to_owned());
+        let mut wanted = String::new();
+        for (nth, part) in text.split('?').enumerate() {
+            if nth > 0 {
+                let _ = write!(wanted, "?{}", params.len() + nth);
+            }
+            wanted.push_str(part);
+        }
+        wheres.push(wanted);
         params.extend(values);
     };
     let text = |text: &str| Value::Text(text.to_owned());
     let blob = |uid: &Uid| Value::Blob(uid.as_bytes().to_vec());
+    let mut halves = &HALVES[..];
     if let Some(kind) = &filter.kind {
         must("kind = ?", vec![text(kind.as_str())]);
     }
@@ -149,11 +160,14 @@ fn list_query(filter: &ResourceFilter, cursor: Option<&str>, limit: i64) -> (Str
         Some(phase @ (Phase::Reconciling | Phase::Ready)) => {
             must("phase = ?", vec![text(phase.as_str())]);
         }
-        // The second half is what the index of rare phases says of itself.
-        Some(phase) => must(
-            "phase = ? AND phase NOT IN ('Reconciling', 'Ready')",
-            vec![text(phase.as_str())],
-        ),
+        Some(phase) => {
+            // The second half is what the index of rare phases says of itself.
+            must(
+                "phase = ? AND phase NOT IN ('Reconciling', 'Ready')",
+                vec![text(phase.as_str())],
+            );
+            halves = &["true"];
+        }
         None => {}
     }
     if let Some(part) = &filter.name_contains {
@@ -165,36 +179,43 @@ fn list_query(filter: &ResourceFilter, cursor: Option<&str>, limit: i64) -> (Str
             vec![text(key), text(value)],
         );
     }
+    if let Some(root) = &filter.root {
+        // A root is not in the index by root.
+        must(
+            "(root = ? AND root <> uid OR uid = ? AND root = uid)",
+            vec![blob(root), blob(root)],
+        );
+        halves = &["true"];
+    }
     if let Some(owner) = &filter.owner {
         must("owner = ?", vec![blob(owner)]);
-    }
-    if let Some(root) = &filter.root {
-        must("root = ?", vec![blob(root)]);
+        halves = &["true"];
     }
     if filter.roots_only {
         must("owner IS NULL", Vec::new());
+        halves = &HALVES[1..];
     }
     if let Some(cursor) = cursor {
         let (kind, name) = cursor.split_once('/').unwrap_or((cursor, ""));
         must("(kind, name) > (?, ?)", vec![text(kind), text(name)]);
     }
     params.push(Value::Integer(limit));
-    let wheres = if wheres.is_empty() {
-        String::new()
-    } else {
-        format!("WHERE {} ", wheres.join(" AND "))
-    };
-    (format!("{wheres}ORDER BY kind, name LIMIT ?"), params)
-}
-
-/// Resources per pair and phase.
-pub(crate) fn summary(conn: &Connection) -> Result<Vec<(KindVersion, Phase, u64)>, Fault> {
-    let sql = "SELECT kind, version, phase, n FROM phase_count WHERE n > 0";
-    let mut rows = sql::all(conn, sql, [], |cols| {
-        Ok((cols.kv()?, cols.parsed::<Phase>()?, cols.get()?))
-    })?;
-    rows.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-    Ok(rows)
+    let selects: Vec<String> = halves
+        .iter()
+        .map(|half| {
+            let mut tail = format!("WHERE {half}");
+            for wanted in &wheres {
+                let _ = write!(tail, " AND {wanted}");
+            }
+            resource::select(&tail)
+        })
+        .collect();
+    let last = params.len();
+    let sql = format!(
+        "{} ORDER BY kind, name LIMIT ?{last}",
+        selects.join(" UNION ALL ")
+    );
+    (sql, params)
 }
 
 type Edges = Vec<Arc<Edge>>;
@@ -252,7 +273,10 @@ pub(crate) fn below(
 
 /// Every resource with a live claim, by uid.
 pub(crate) fn claims(conn: &Connection) -> Result<Vec<Arc<Resource>>, Fault> {
-    let sql = resource::select("WHERE claimed = 1 ORDER BY uid");
+    // The second half is what the index says of itself.
+    let sql = resource::select(
+        "WHERE claimed = 1 AND (claimed = 1 OR ready_class IS NOT NULL) ORDER BY uid",
+    );
     let decode = |cols: &mut Cols<'_>| resource::decode(cols).map(|(_, row)| Arc::new(row));
     sql::all(conn, &sql, [], decode)
 }

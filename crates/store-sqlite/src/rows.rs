@@ -7,6 +7,7 @@ pub(crate) mod event;
 pub(crate) mod graph;
 pub(crate) mod manifest;
 pub(crate) mod resource;
+pub(crate) mod tally;
 
 #[cfg(test)]
 mod tests;

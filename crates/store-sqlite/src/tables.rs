@@ -1,6 +1,6 @@
 //! The writer's tables: what it knows of them, and what it writes once a commit.
 //!
-//! Everything here runs inside the writer's transaction. Pair counters and phase counts change with nearly every command; they are
+//! Everything here runs inside the writer's transaction. Counters of pairs change with nearly every command; they are
 //! summed up in memory and written once, by [`Tables::flush`], before COMMIT or a savepoint. So are rows that changed in nothing any
 //! statement searches by: what such a statement finds is right before they are written too, and their content comes from memory.
 //! What a command asks is in `answer`, what it decided in `write`.
@@ -8,18 +8,17 @@
 mod answer;
 mod write;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use converge_engine::model::{Class, Resource};
 use converge_types::ids::{KindVersion, Uid};
-use converge_types::phase::Phase;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use crate::cache::Cache;
 use crate::fault::Fault;
 use crate::rows::manifest::Compiled;
-use crate::rows::{manifest, resource};
+use crate::rows::{resource, tally};
 use crate::sql;
 
 pub(crate) struct Tables {
@@ -29,7 +28,6 @@ pub(crate) struct Tables {
     /// The last number given out; the table has what was last flushed.
     pub(crate) revision: i64,
     flushed: i64,
-    phases: BTreeMap<(KindVersion, Phase), i64>,
     /// Queues that were found empty and that nothing has entered since: claims ask for every class of every pair they serve.
     empty: HashSet<(KindVersion, Class)>,
     /// Rows of which nothing changed that is searched by: a composite changes with everything below it, and is written once.
@@ -48,7 +46,6 @@ impl Tables {
             compiled,
             revision: 0,
             flushed: 0,
-            phases: BTreeMap::new(),
             empty: HashSet::new(),
             late: HashMap::new(),
         };
@@ -59,34 +56,25 @@ impl Tables {
     /// Forgets what is not in the tables: after a rollback, or when somebody else wrote to the file.
     pub(crate) fn reload(&mut self) -> Result<(), Fault> {
         self.cache.clear();
-        self.phases.clear();
         self.empty.clear();
         self.late.clear();
-        self.revision = revision(&self.conn)?;
+        self.revision = tally::revision(&self.conn)?;
         self.flushed = self.revision;
         Ok(())
     }
 
     /// Writes what is summed up in memory; whether there was anything.
     pub(crate) fn flush(&mut self, now: i64) -> Result<bool, Fault> {
-        let pairs = self.cache.pairs_to_write();
-        let phases = std::mem::take(&mut self.phases);
-        let wrote = !pairs.is_empty() || !phases.is_empty() || self.revision != self.flushed;
+        let tallies = self.cache.tallies_to_write();
+        let wrote = !tallies.is_empty() || self.revision != self.flushed;
         for (id, row) in std::mem::take(&mut self.late).into_values() {
             resource::update(&self.conn, id, &row, &row)?;
         }
-        for pair in &pairs {
-            manifest::pair_put(&self.conn, pair)?;
-        }
-        for ((kv, phase), n) in phases.iter().filter(|(_, n)| **n != 0) {
-            let sql = "INSERT INTO phase_count (kind, version, phase, n) VALUES (?1, ?2, ?3, ?4)
-                ON CONFLICT DO UPDATE SET n = n + ?4";
-            let params = params![kv.kind.as_str(), kv.version, phase.as_str(), n];
-            sql::run(&self.conn, sql, params)?;
+        for tally in &tallies {
+            tally::put(&self.conn, tally)?;
         }
         if self.revision != self.flushed {
-            let sql = "UPDATE meta SET revision = ?1, seen_ms = ?2";
-            sql::run(&self.conn, sql, [self.revision, now])?;
+            tally::committed(&self.conn, self.revision, now)?;
             self.flushed = self.revision;
         }
         Ok(wrote)
@@ -95,9 +83,7 @@ impl Tables {
     /// After the clock was set back while nobody ran: everything that waits for a time is to be looked at again, because no time may be
     /// waited for longer than it could have been set to now. Returns whether that was so.
     pub(crate) fn notice_clock(&self, now: i64) -> Result<bool, Fault> {
-        let sql = "SELECT seen_ms FROM meta WHERE one = 1";
-        let seen: Option<i64> = sql::one(&self.conn, sql, [], |cols| cols.get())?;
-        if seen.is_none_or(|seen| seen <= now) {
+        if tally::seen_ms(&self.conn)? <= now {
             return Ok(false);
         }
         let sql = "INSERT OR IGNORE INTO sweep (kind, version, config_ref, after)
@@ -113,11 +99,4 @@ impl Tables {
             None => resource::id_of(&self.conn, uid),
         }
     }
-}
-
-/// The store-wide revision.
-pub(crate) fn revision(conn: &Connection) -> Result<i64, Fault> {
-    let sql = "SELECT revision FROM meta WHERE one = 1";
-    sql::one(conn, sql, [], |cols| cols.get())?
-        .ok_or_else(|| Fault::corrupt("table meta", "its one row is missing"))
 }

@@ -7,9 +7,8 @@
 //! dropped, since it holds what was not committed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use converge_engine::Reply;
 use converge_engine::command::{Command, run_embedded};
@@ -24,8 +23,9 @@ use crate::fault::Fault;
 use crate::signals::Hub;
 use crate::sql;
 use crate::tables::Tables;
+use crate::wal::Wal;
 
-/// How often a disk that took no writes is tried again, and a WAL that readers kept from being cut.
+/// How often a disk that took no writes is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long cutting the WAL may wait for readers.
 const CUT_WAIT: Duration = Duration::from_millis(20);
@@ -63,11 +63,9 @@ pub(crate) struct Writer {
     pub(crate) hub: Arc<Hub>,
     pub(crate) offers: Arc<Offers>,
     pub(crate) health: Arc<Health>,
-    pub(crate) wal: PathBuf,
-    pub(crate) wal_limit_bytes: u64,
+    pub(crate) wal: Wal,
     /// Commands after which a transaction takes no further message.
     pub(crate) batch: usize,
-    pub(crate) next_cut: Instant,
     /// Changes whenever another connection commits.
     pub(crate) data_version: i64,
 }
@@ -142,8 +140,8 @@ impl Writer {
 
     fn probe(&mut self) {
         let conn = &self.tables.conn;
-        let grow = conn.execute("UPDATE meta SET probe = zeroblob(65536)", []);
-        let probed = grow.and_then(|_| conn.execute("UPDATE meta SET probe = NULL", []));
+        let grow = conn.execute("INSERT INTO probe (filler) VALUES (zeroblob(65536))", []);
+        let probed = grow.and_then(|_| conn.execute("DELETE FROM probe", []));
         match probed {
             Ok(_) => {
                 tracing::info!("the store takes writes again");
@@ -327,10 +325,9 @@ impl Writer {
 
     /// Cuts a WAL that has grown over its limit. Readers may prevent it; then it is tried again later.
     fn cut_wal(&mut self) {
-        let size = std::fs::metadata(&self.wal).map_or(0, |file| file.len());
-        if size <= self.wal_limit_bytes || Instant::now() < self.next_cut {
+        let Some(size) = self.wal.grown() else {
             return;
-        }
+        };
         let conn = &self.tables.conn;
         let cut = conn.busy_timeout(CUT_WAIT).and_then(|()| {
             let busy = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
@@ -341,10 +338,10 @@ impl Writer {
         });
         match cut {
             Ok(false) => tracing::debug!(size, "cut the WAL"),
-            Ok(true) => self.next_cut = Instant::now() + AGAIN,
+            Ok(true) => self.wal.put_off(),
             Err(error) => {
                 tracing::warn!(size, error = %error, "could not cut the WAL");
-                self.next_cut = Instant::now() + AGAIN;
+                self.wal.put_off();
             }
         }
     }

@@ -170,7 +170,6 @@ impl Tables {
                     .and_then(|events| events.last())
                     .cloned(),
             ),
-            Need::Claimed(after, limit) => self.page(*after, *limit, |row| row.claim.is_some()),
             Need::FinalizersOf(kv) => Rows::Count(
                 self.resources
                     .values()

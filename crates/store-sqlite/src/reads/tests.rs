@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tests::database;
+use converge_types::ids::KindVersion;
 
 fn plan(conn: &Connection, sql: &str, params: &[Value]) -> String {
     let sql = format!("EXPLAIN QUERY PLAN {sql}");
@@ -39,13 +40,13 @@ fn lists_walk_the_index_that_fits_and_never_sort() {
                 roots_only: true,
                 ..ResourceFilter::default()
             },
-            "resource_top",
+            "resource_name",
         ),
     ];
     for (filter, index) in cases {
         for cursor in [None, Some("leaf/a")] {
-            let (tail, params) = list_query(&filter, cursor, 10);
-            let plan = plan(&conn, &resource::select(&tail), &params);
+            let (sql, params) = list_query(&filter, cursor, 10);
+            let plan = plan(&conn, &sql, &params);
             assert!(plan.contains(index), "{filter:?}: {plan}");
             assert!(!plan.contains("TEMP B-TREE"), "{filter:?}: {plan}");
         }
@@ -60,8 +61,8 @@ fn lists_walk_the_index_that_fits_and_never_sort() {
             ..ResourceFilter::default()
         },
     ] {
-        let (tail, params) = list_query(&filter, None, 10);
-        let plan = plan(&conn, &resource::select(&tail), &params);
+        let (sql, params) = list_query(&filter, None, 10);
+        let plan = plan(&conn, &sql, &params);
         assert!(plan.contains("SEARCH resource"), "{filter:?}: {plan}");
     }
 }
@@ -74,10 +75,9 @@ fn what_a_command_asks_is_found_by_an_index_in_the_stated_order() {
     let text = Value::Text("leaf".to_owned());
     let cases = [
         (
-            "SELECT uid FROM resource WHERE ready_kind = ?1 AND ready_version = ?2 AND ready_class = ?3
-             ORDER BY ready_turn, ready_since_ms, uid LIMIT ?4",
+            resource::READY,
             vec![text.clone(), number.clone(), number.clone(), number.clone()],
-            "COVERING INDEX resource_ready",
+            "COVERING INDEX resource_queue",
         ),
         (
             "SELECT max(ready_turn) FROM resource WHERE ready_kind = ?1 AND ready_version = ?2
@@ -94,11 +94,6 @@ fn what_a_command_asks_is_found_by_an_index_in_the_stated_order() {
             "SELECT uid FROM resource WHERE wake_ms <= ?1 ORDER BY wake_ms, uid LIMIT ?2",
             vec![number.clone(), number.clone()],
             "COVERING INDEX resource_wake",
-        ),
-        (
-            "SELECT uid FROM resource WHERE claimed = 1 AND uid > ?1 ORDER BY uid LIMIT ?2",
-            vec![blob.clone(), number.clone()],
-            "INDEX resource_claimed",
         ),
         (
             "SELECT uid FROM resource WHERE owner = ?1 ORDER BY position, uid",

@@ -165,6 +165,6 @@ pub(crate) fn page(
             .filter(|_| more)
             .map(|row| row.name.to_string()),
         items,
-        revision: crate::tables::revision(conn)?,
+        revision: super::tally::revision(conn)?,
     })
 }

@@ -1,4 +1,4 @@
-//! Events, authored history and tombstones.
+//! Events, authored history and tombstones. The first two lie in one table, so that a commit writes one page for both.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -64,6 +64,19 @@ event_words!(
 const SLACK: u32 = 20;
 const KEPT: u32 = limits::EVENTS_PER_RESOURCE as u32;
 
+/// `past.what`.
+const EVENT: i64 = 0;
+const STATE: i64 = 1;
+
+macro_rules! events {
+    ($tail:literal) => {
+        concat!(
+            "SELECT uid, n, at_ms, event, generation, reaction, message, count, who FROM past WHERE uid = ?1 AND what = 0 ",
+            $tail
+        )
+    };
+}
+
 fn decode(cols: &mut Cols<'_>) -> Result<Event, Fault> {
     Ok(Event {
         uid: cols.uid()?,
@@ -85,10 +98,11 @@ pub(crate) fn list(
     before_seq: Option<i64>,
     limit: u32,
 ) -> Result<Vec<Event>, Fault> {
-    let sql = "SELECT uid, seq, at_ms, kind, generation, reaction, message, count, who FROM event
-        WHERE uid = ?1 AND seq < ?2
-          AND seq >= ifnull((SELECT seq FROM event WHERE uid = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?4), 0)
-        ORDER BY seq DESC LIMIT ?3";
+    let sql = events!(
+        "AND n < ?2
+          AND n >= ifnull((SELECT n FROM past WHERE uid = ?1 AND what = 0 ORDER BY n DESC LIMIT 1 OFFSET ?4), 0)
+        ORDER BY n DESC LIMIT ?3"
+    );
     let before = before_seq.unwrap_or(i64::MAX);
     let params = params![uid.as_bytes(), before, limit, KEPT - 1];
     sql::all(conn, sql, params, decode)
@@ -96,22 +110,23 @@ pub(crate) fn list(
 
 /// The newest event of a resource.
 pub(crate) fn last(conn: &Connection, uid: Uid) -> Result<Option<Event>, Fault> {
-    let sql = "SELECT uid, seq, at_ms, kind, generation, reaction, message, count, who FROM event
-        WHERE uid = ?1 ORDER BY seq DESC LIMIT 1";
+    let sql = events!("ORDER BY n DESC LIMIT 1");
     sql::one(conn, sql, [uid.as_bytes()], decode)
 }
 
 /// Stored rows of a resource.
 pub(crate) fn count(conn: &Connection, uid: Uid) -> Result<u32, Fault> {
-    let sql = "SELECT count(*) FROM event WHERE uid = ?1";
+    let sql = "SELECT count(*) FROM past WHERE uid = ?1 AND what = 0";
     Ok(sql::one(conn, sql, [uid.as_bytes()], |cols| cols.get())?.unwrap_or(0))
 }
 
 pub(crate) fn insert(conn: &Connection, event: &Event) -> Result<(), Fault> {
-    let sql = "INSERT INTO event (uid, seq, at_ms, kind, generation, reaction, message, count, who)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let sql =
+        "INSERT INTO past (uid, what, n, at_ms, event, generation, reaction, message, count, who)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     let params = params![
         event.uid.as_bytes(),
+        EVENT,
         event.seq,
         event.at_ms,
         word(event.kind),
@@ -126,8 +141,16 @@ pub(crate) fn insert(conn: &Connection, event: &Event) -> Result<(), Fault> {
 }
 
 pub(crate) fn delete(conn: &Connection, uid: Uid, seq: i64) -> Result<(), Fault> {
-    let sql = "DELETE FROM event WHERE uid = ?1 AND seq = ?2";
+    let sql = "DELETE FROM past WHERE uid = ?1 AND what = 0 AND n = ?2";
     sql::run(conn, sql, params![uid.as_bytes(), seq])?;
+    Ok(())
+}
+
+/// Keeps the newest `kept` of a resource.
+fn keep(conn: &Connection, uid: Uid, what: i64, kept: u32) -> Result<(), Fault> {
+    let sql = "DELETE FROM past WHERE uid = ?1 AND what = ?2
+        AND n <= (SELECT n FROM past WHERE uid = ?1 AND what = ?2 ORDER BY n DESC LIMIT 1 OFFSET ?3)";
+    sql::run(conn, sql, params![uid.as_bytes(), what, kept])?;
     Ok(())
 }
 
@@ -136,16 +159,14 @@ pub(crate) fn trim(conn: &Connection, uid: Uid, count: u32) -> Result<u32, Fault
     if count < KEPT + SLACK {
         return Ok(count);
     }
-    let sql = "DELETE FROM event WHERE uid = ?1
-        AND seq <= (SELECT seq FROM event WHERE uid = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)";
-    sql::run(conn, sql, params![uid.as_bytes(), KEPT])?;
+    keep(conn, uid, EVENT, KEPT)?;
     Ok(KEPT)
 }
 
 /// Authored states, newest first.
 pub(crate) fn history(conn: &Connection, uid: Uid) -> Result<Vec<Arc<History>>, Fault> {
-    let sql = "SELECT generation, spec, labels, kind, version, config_ref, at_ms, who FROM history
-        WHERE uid = ?1 ORDER BY generation DESC";
+    let sql = "SELECT n, spec, labels, kind, version, config_ref, at_ms, who FROM past
+        WHERE uid = ?1 AND what = 1 ORDER BY n DESC";
     sql::all(conn, sql, [uid.as_bytes()], |cols| {
         Ok(Arc::new(History {
             uid,
@@ -162,11 +183,12 @@ pub(crate) fn history(conn: &Connection, uid: Uid) -> Result<Vec<Arc<History>>, 
 
 /// Keeps an authored state, and the newest 20 in all.
 pub(crate) fn history_put(conn: &Connection, row: &History) -> Result<(), Fault> {
-    let sql = "INSERT OR REPLACE INTO history
-        (uid, generation, spec, labels, kind, version, config_ref, at_ms, who)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let sql = "INSERT OR REPLACE INTO past
+        (uid, what, n, spec, labels, kind, version, config_ref, at_ms, who)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     let params = params![
         row.uid.as_bytes(),
+        STATE,
         row.generation,
         row.spec.as_bytes(),
         sql::json(&*row.labels)?,
@@ -179,10 +201,7 @@ pub(crate) fn history_put(conn: &Connection, row: &History) -> Result<(), Fault>
     sql::run(conn, sql, params)?;
     // Generations start at 1, so with fewer there is nothing to trim.
     if row.generation > limits::SPEC_HISTORY as i64 {
-        let sql = "DELETE FROM history WHERE uid = ?1 AND generation <=
-            (SELECT generation FROM history WHERE uid = ?1 ORDER BY generation DESC LIMIT 1 OFFSET ?2)";
-        let kept = limits::SPEC_HISTORY as i64;
-        sql::run(conn, sql, params![row.uid.as_bytes(), kept])?;
+        keep(conn, row.uid, STATE, limits::SPEC_HISTORY as u32)?;
     }
     Ok(())
 }
@@ -224,11 +243,8 @@ pub(crate) fn tombstone_put(conn: &Connection, row: &Tombstone) -> Result<(), Fa
 
 /// Removes tombstones older than this, with the events and authored states that were kept for them.
 pub(crate) fn forget(conn: &Connection, before: Millis) -> Result<(), Fault> {
-    let history =
-        "DELETE FROM history WHERE uid IN (SELECT uid FROM tombstone WHERE removed_ms < ?1)";
-    sql::run(conn, history, [before])?;
-    let events = "DELETE FROM event WHERE uid IN (SELECT uid FROM tombstone WHERE removed_ms < ?1)";
-    sql::run(conn, events, [before])?;
+    let past = "DELETE FROM past WHERE uid IN (SELECT uid FROM tombstone WHERE removed_ms < ?1)";
+    sql::run(conn, past, [before])?;
     let tombstones = "DELETE FROM tombstone WHERE removed_ms < ?1";
     sql::run(conn, tombstones, [before])?;
     Ok(())

@@ -1,9 +1,9 @@
-//! Manifests and pairs. A manifest is kept as it was applied and compiled again when it is read.
+//! Manifests. One is kept as it was applied and compiled again when it is read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use converge_engine::model::{ManifestRow, Pair};
+use converge_engine::model::ManifestRow;
 use converge_types::ids::{Kind, KindVersion};
 use converge_types::manifest::Manifest;
 use rusqlite::{Connection, params};
@@ -107,35 +107,5 @@ pub(crate) fn put(conn: &Connection, row: &ManifestRow) -> Result<(), Fault> {
 pub(crate) fn delete(conn: &Connection, kv: &KindVersion) -> Result<(), Fault> {
     let sql = "DELETE FROM manifest WHERE kind = ?1 AND version = ?2";
     sql::run(conn, sql, params![kv.kind.as_str(), kv.version])?;
-    Ok(())
-}
-
-pub(crate) fn pair(conn: &Connection, kv: &KindVersion) -> Result<Option<Pair>, Fault> {
-    let sql = "SELECT inflight, turns, since, default_config, resources FROM pair WHERE kind = ?1 AND version = ?2";
-    sql::one(conn, sql, params![kv.kind.as_str(), kv.version], |cols| {
-        Ok(Pair {
-            kv: kv.clone(),
-            inflight: cols.get()?,
-            turn: cols.json()?,
-            since: cols.json()?,
-            default_config: cols.digest()?,
-            resources: cols.get()?,
-        })
-    })
-}
-
-pub(crate) fn pair_put(conn: &Connection, pair: &Pair) -> Result<(), Fault> {
-    let sql = "INSERT OR REPLACE INTO pair (kind, version, inflight, turns, since, default_config, resources)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let params = params![
-        pair.kv.kind.as_str(),
-        pair.kv.version,
-        pair.inflight,
-        sql::json(&pair.turn)?,
-        sql::json(&pair.since)?,
-        sql::digest(pair.default_config),
-        pair.resources
-    ];
-    sql::run(conn, sql, params)?;
     Ok(())
 }

@@ -266,6 +266,13 @@ pub(crate) fn insert(conn: &Connection, row: &Resource) -> Result<i64, Fault> {
         let _ = write!(sql, "?{})", columns.len() + 1);
         sql
     });
+    // The index refuses two of one name in its one half, this in both.
+    let other = "SELECT 1 FROM resource WHERE (owner IS NULL) = ?1 AND kind = ?2 AND name = ?3";
+    let params = rusqlite::params![row.owner.is_some(), row.kv.kind.as_str(), row.name.as_str()];
+    if sql::one(conn, other, params, |_| Ok(()))?.is_some() {
+        let what = format!("resource {}/{}", row.kv.kind, row.name);
+        return Err(Fault::corrupt(what, "another one has this name"));
+    }
     execute(conn, sql, None, row)?;
     Ok(conn.last_insert_rowid())
 }
@@ -460,9 +467,23 @@ pub(crate) fn by_name(
     name: &ResourceName,
 ) -> Result<Option<(i64, Resource)>, Fault> {
     static SQL: OnceLock<String> = OnceLock::new();
-    let sql = SQL.get_or_init(|| select("WHERE kind = ?1 AND name = ?2"));
+    // One half of the index, then the other. `IN (0, 1)` would make a table of the two numbers each time.
+    let sql = SQL.get_or_init(|| {
+        let half = |owned: u8| {
+            select(&format!(
+                "WHERE (owner IS NULL) = {owned} AND kind = ?1 AND name = ?2"
+            ))
+        };
+        format!("{} UNION ALL {}", half(1), half(0))
+    });
     sql::one(conn, sql, [kind.as_str(), name.as_str()], decode)
 }
+
+/// What may be claimed of a pair and class, in the order of its queue. The last line is what the index says of itself.
+pub(crate) const READY: &str = "SELECT uid FROM resource
+    WHERE claimed = 0 AND ready_kind = ?1 AND ready_version = ?2 AND ready_class = ?3
+      AND (claimed = 1 OR ready_class IS NOT NULL)
+    ORDER BY ready_turn, ready_since_ms, uid LIMIT ?4";
 
 /// The id of a resource.
 pub(crate) fn id_of(conn: &Connection, uid: Uid) -> Result<Option<i64>, Fault> {

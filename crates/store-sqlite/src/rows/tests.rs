@@ -16,7 +16,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use rusqlite::Connection;
 
-use super::{config, event, graph, manifest, resource};
+use super::tally::{self, Tally};
+use super::{config, event, graph, resource};
 use crate::tests::database;
 
 fn uid() -> impl Strategy<Value = Uid> {
@@ -300,8 +301,13 @@ proptest! {
         let (_dir, conn) = database();
         let [a, b, c] = uids.map(Uid::from_bytes);
         let pair = Pair { kv: kv.clone(), inflight: small, turn: turns, since, default_config: digests.0, resources: big };
-        manifest::pair_put(&conn, &pair).unwrap();
-        prop_assert_eq!(manifest::pair(&conn, &kv).unwrap(), Some(pair));
+        let phases = [(Phase::Ready, big), (Phase::Failed, u64::from(small))];
+        let tally = Tally { pair, phases: phases.into() };
+        tally::put(&conn, &tally).unwrap();
+        prop_assert_eq!(tally::of(&conn, &kv).unwrap(), Some(tally));
+        let stored: Vec<_> = tally::phases(&conn).unwrap().into_iter().map(|(_, phase, n)| (phase, n)).collect();
+        prop_assert_eq!(stored.len(), 2);
+        prop_assert!(phases.iter().all(|counted| stored.contains(counted)));
 
         let flow = Flow { dependent: pointers.0, source: pointers.1, value: value.map(|text| text.parse().unwrap()), gone: flags[0] };
         let edge = Edge { from: a, to: b, owner: c, position: small, former: flags[1], flows: vec![flow] };

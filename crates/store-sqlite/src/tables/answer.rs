@@ -12,7 +12,7 @@ use rusqlite::{Params, params};
 use super::Tables;
 use crate::cache::EDGES;
 use crate::fault::Fault;
-use crate::rows::{config, event, graph, manifest, resource};
+use crate::rows::{config, event, graph, manifest, resource, tally};
 use crate::sql;
 
 /// Empty queues that are remembered.
@@ -41,14 +41,11 @@ impl Tables {
             }
             Need::Versions(kind) => Rows::Versions(manifest::versions(&self.conn, kind)?),
             Need::Pair(kv) => {
-                if let Some(pair) = self.cache.pair(kv) {
-                    return Ok(Rows::Pair(Some(pair.clone())));
+                if let Some(tally) = self.cache.tally(kv) {
+                    return Ok(Rows::Pair(Some(tally.pair.clone())));
                 }
-                let pair = manifest::pair(&self.conn, kv)?;
-                if let Some(pair) = &pair {
-                    self.cache.pair_loaded(pair.clone());
-                }
-                Rows::Pair(pair)
+                let tally = tally::of(&self.conn, kv)?;
+                Rows::Pair(tally.map(|tally| self.cache.tally_loaded(tally).pair.clone()))
             }
             Need::Resource(uid) => Rows::Resource(self.resource(*uid)?),
             Need::ResourceByName(kind, name) => {
@@ -152,10 +149,8 @@ impl Tables {
                 if self.empty.contains(&queue) {
                     return Ok(Rows::Uids(Vec::new()));
                 }
-                let sql = "SELECT uid FROM resource WHERE ready_kind = ?1 AND ready_version = ?2 AND ready_class = ?3
-                    ORDER BY ready_turn, ready_since_ms, uid LIMIT ?4";
                 let params = params![kv.kind.as_str(), kv.version, *class as u8, limit];
-                let ready = sql::all(&self.conn, sql, params, |cols| cols.uid())?;
+                let ready = sql::all(&self.conn, resource::READY, params, |cols| cols.uid())?;
                 if ready.is_empty() && *limit > 0 {
                     if self.empty.len() >= EMPTY {
                         self.empty.clear();
@@ -189,11 +184,6 @@ impl Tables {
             Need::NextSweep => Rows::Sweep(config::sweep_next(&self.conn)?),
             Need::History(uid) => Rows::History(event::history(&self.conn, *uid)?),
             Need::LastEvent(uid) => Rows::LastEvent(self.last_event(*uid)?),
-            Need::Claimed(after, limit) => {
-                let sql =
-                    "SELECT uid FROM resource WHERE claimed = 1 AND uid > ?1 ORDER BY uid LIMIT ?2";
-                self.uids(sql, params![from(after), limit])?
-            }
             Need::FinalizersOf(kv) => {
                 let sql =
                     "SELECT count(*) FROM resource WHERE kind = ?1 AND finalizer_version = ?2";

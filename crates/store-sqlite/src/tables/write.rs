@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use converge_engine::model::{DocSlot, Due, Event, ManifestRow, Resource};
 use converge_engine::store::{Change, WriteSet};
-use converge_types::ids::{Kind, Uid};
+use converge_types::ids::{Kind, KindVersion, Uid};
 use converge_types::json::Doc;
 use rusqlite::params;
 
 use super::Tables;
 use crate::fault::Fault;
+use crate::rows::tally::{self, Tally};
 use crate::rows::{config, event, graph, manifest, resource};
 use crate::sql;
 
@@ -21,7 +22,7 @@ impl Tables {
             self.manifest_write(change)?;
         }
         for pair in &set.pairs {
-            self.cache.pair_changed(pair.clone());
+            self.tally(&pair.kv)?.pair = pair.clone();
         }
         // Removals first: a row may take the name of one that goes in the same command.
         let removed: HashSet<Uid> = self.resources_remove(set)?;
@@ -110,7 +111,7 @@ impl Tables {
             };
             removed.insert(row.uid);
             self.late.remove(&row.uid);
-            self.count(row, -1);
+            self.tally(&row.kv)?.count(row.derived.phase, false);
             self.searchable(row.uid, Some(row), None)?;
             if let Some(id) = self.id(row.uid)? {
                 let docs = "DELETE FROM doc WHERE key BETWEEN ?1 AND ?2";
@@ -126,7 +127,7 @@ impl Tables {
     fn resource_insert(&mut self, row: &Arc<Resource>) -> Result<(), Fault> {
         let id = resource::insert(&self.conn, row)?;
         self.searchable(row.uid, None, Some(row))?;
-        self.count(row, 1);
+        self.tally(&row.kv)?.count(row.derived.phase, true);
         self.cache.inserted(id, row.clone());
         Ok(())
     }
@@ -142,8 +143,8 @@ impl Tables {
         }
         self.searchable(row.uid, Some(before), Some(row))?;
         if before.kv != row.kv || before.derived.phase != row.derived.phase {
-            self.count(before, -1);
-            self.count(row, 1);
+            self.tally(&before.kv)?.count(before.derived.phase, false);
+            self.tally(&row.kv)?.count(row.derived.phase, true);
         }
         match self.cache.get(row.uid) {
             Some(cached) => cached.row = row.clone(),
@@ -152,9 +153,14 @@ impl Tables {
         Ok(())
     }
 
-    fn count(&mut self, row: &Resource, by: i64) {
-        let key = (row.kv.clone(), row.derived.phase);
-        *self.phases.entry(key).or_default() += by;
+    /// The counters of a pair, to be changed.
+    fn tally(&mut self, kv: &KindVersion) -> Result<&mut Tally, Fault> {
+        if self.cache.tally(kv).is_none() {
+            let stored = tally::of(&self.conn, kv)?;
+            self.cache
+                .tally_loaded(stored.unwrap_or_else(|| Tally::new(kv.clone())));
+        }
+        Ok(self.cache.tally_to_change(kv))
     }
 
     /// Keeps what is remembered of the queues and of who is held on whom. Once every row of a command is in: one may be held on another

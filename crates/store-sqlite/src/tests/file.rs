@@ -145,3 +145,80 @@ async fn a_large_wal_is_cut() {
     let size = std::fs::metadata(&wal).unwrap().len();
     assert!(size <= limit, "{size}");
 }
+
+/// A file as the second schema left it.
+fn of_schema_2(path: &std::path::Path, uid: Uid) {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    for step in [
+        include_str!("../../migrations/0001_initial.sql"),
+        include_str!("../../migrations/0002_what_teardown_reads.sql"),
+    ] {
+        conn.execute_batch(step).unwrap();
+    }
+    conn.execute_batch(
+        r#"PRAGMA user_version = 2;
+        PRAGMA application_id = 0x636f6e76;
+        UPDATE meta SET revision = 41, seen_ms = 7;
+        INSERT INTO pair VALUES ('leaf', 1, 2, '[1,2,3,4,5]', '[0,1,0,1,0]', x'000102030405060708090a0b0c0d0e0f', 3);
+        INSERT INTO phase_count VALUES ('leaf', 1, 'Ready', 3), ('leaf', 1, 'Failed', 0);"#,
+    )
+    .unwrap();
+    let event =
+        "INSERT INTO event VALUES (?1, 40, 5, 'applied', 2, NULL, 'generation 2', 1, 'tester')";
+    conn.execute(event, [uid.as_bytes()]).unwrap();
+    let state = "INSERT INTO history VALUES (?1, 2, CAST('{\"n\": 1.50}' AS BLOB), '{\"team\":\"a\"}', 'leaf', 1, 'c', 6, NULL)";
+    conn.execute(state, [uid.as_bytes()]).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_an_older_schema_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.db");
+    let uid = Uid::now();
+    of_schema_2(&path, uid);
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    assert_eq!(store.revision().await.unwrap(), 41);
+    assert_eq!(
+        store.resource_summary().await.unwrap(),
+        [(leaf(), Phase::Ready, 3)]
+    );
+    let events = store.event_list(uid, None, 10).await.unwrap();
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        (events[0].seq, events[0].kind, events[0].who.as_deref()),
+        (40, EventKind::Applied, Some("tester"))
+    );
+    let history = store.history_list(uid).await.unwrap();
+    assert_eq!(history.len(), 1);
+    assert_eq!(history[0].spec.as_bytes(), br#"{"n": 1.50}"#);
+    assert_eq!((history[0].generation, history[0].at_ms), (2, 6));
+    // The counters of a pair are shown with its manifest, and taken further by what comes.
+    store.transact(vec![manifest()]).await.remove(0).unwrap();
+    row(store.transact(vec![apply("a", "{}")]).await.remove(0));
+    let (_, pair) = store.manifest_list().await.unwrap().remove(0);
+    assert_eq!((pair.inflight, pair.resources), (2, 4));
+    assert_eq!((pair.turn, pair.since), ([1, 2, 3, 4, 5], [0, 1, 0, 1, 0]));
+    assert_eq!(
+        pair.default_config.0,
+        0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f
+    );
+    assert_eq!(
+        store.resource_summary().await.unwrap(),
+        [(leaf(), Phase::Reconciling, 1), (leaf(), Phase::Ready, 3)]
+    );
+}
+
+#[tokio::test]
+async fn no_two_resources_have_one_name_whoever_owns_them() {
+    use crate::rows::resource;
+    let (_dir, conn) = database();
+    let world = World::with_leaf(Options::default()).await;
+    let (_, row) = row(world.one(apply("a", "{}")).await);
+    resource::insert(&conn, &row).unwrap();
+    for owner in [None, Some(row.uid)] {
+        let mut twin = (*row).clone();
+        (twin.uid, twin.owner) = (Uid::now(), owner);
+        let refused = resource::insert(&conn, &twin).unwrap_err();
+        assert!(refused.is_of_one_statement(), "{refused:?}");
+    }
+}
