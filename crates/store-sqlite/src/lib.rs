@@ -175,6 +175,7 @@ impl SqliteStore {
             clock: clock.clone(),
             hub: hub.clone(),
             offers: offers.clone(),
+            taken: Vec::new(),
             health: health.clone(),
             wal: Wal::new(wal.into(), options.wal_limit_bytes),
             batch: options.batch.max(1),

@@ -1,19 +1,21 @@
 //! The writer's tables: what it knows of them, and what it writes once a commit.
 //!
-//! Everything here runs inside the writer's transaction. Counters of pairs change with nearly every command; they are
-//! summed up in memory and written once, by [`Tables::flush`], before COMMIT or a savepoint. So are rows that changed in nothing any
-//! statement searches by: what such a statement finds is right before they are written too, and their content comes from memory.
+//! Everything here runs inside the writer's transaction. Counters of pairs and rows change with nearly every command; they are kept
+//! in memory (rows in `late`, what may be claimed in `queues`) and written once, by [`Tables::flush`], before COMMIT or a savepoint.
 //! What a command asks is in `answer`, what it decided in `write`.
 
 mod answer;
+mod late;
+mod queues;
 mod write;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use converge_engine::model::{Class, Resource};
-use converge_types::ids::{KindVersion, Uid};
+use converge_types::ids::Uid;
 use rusqlite::Connection;
+
+use late::Late;
+use queues::Queues;
 
 use crate::cache::Cache;
 use crate::fault::Fault;
@@ -28,10 +30,13 @@ pub(crate) struct Tables {
     /// The last number given out; the table has what was last flushed.
     pub(crate) revision: i64,
     flushed: i64,
-    /// Queues that were found empty and that nothing has entered since: claims ask for every class of every pair they serve.
-    empty: HashSet<(KindVersion, Class)>,
-    /// Rows of which nothing changed that is searched by: a composite changes with everything below it, and is written once.
-    late: HashMap<Uid, (i64, Arc<Resource>)>,
+    queues: Queues,
+    late: Late,
+    /// Of the next resource that is new.
+    next_id: i64,
+    /// Rows could not be written while a command asked: the transaction is to be undone, for the reason that `broken` holds.
+    is_broken: bool,
+    pub(crate) broken: Option<Fault>,
 }
 
 impl Tables {
@@ -46,8 +51,11 @@ impl Tables {
             compiled,
             revision: 0,
             flushed: 0,
-            empty: HashSet::new(),
-            late: HashMap::new(),
+            queues: Queues::default(),
+            late: Late::default(),
+            next_id: 0,
+            is_broken: false,
+            broken: None,
         };
         tables.reload()?;
         Ok(tables)
@@ -56,10 +64,12 @@ impl Tables {
     /// Forgets what is not in the tables: after a rollback, or when somebody else wrote to the file.
     pub(crate) fn reload(&mut self) -> Result<(), Fault> {
         self.cache.clear();
-        self.empty.clear();
+        self.queues.clear();
         self.late.clear();
+        (self.is_broken, self.broken) = (false, None);
         self.revision = tally::revision(&self.conn)?;
         self.flushed = self.revision;
+        self.next_id = resource::last_id(&self.conn)? + 1;
         Ok(())
     }
 
@@ -67,9 +77,7 @@ impl Tables {
     pub(crate) fn flush(&mut self, now: i64) -> Result<bool, Fault> {
         let tallies = self.cache.tallies_to_write();
         let wrote = !tallies.is_empty() || self.revision != self.flushed;
-        for (id, row) in std::mem::take(&mut self.late).into_values() {
-            resource::update(&self.conn, id, &row, &row)?;
-        }
+        self.late.write_all(&self.conn)?;
         for tally in &tallies {
             tally::put(&self.conn, tally)?;
         }
@@ -94,8 +102,11 @@ impl Tables {
 
     /// The id of a resource, remembered or looked up.
     fn id(&mut self, uid: Uid) -> Result<Option<i64>, Fault> {
-        match self.cache.get(uid) {
-            Some(cached) => Ok(Some(cached.id)),
+        if let Some(cached) = self.cache.get(uid) {
+            return Ok(Some(cached.id));
+        }
+        match self.late.get(uid) {
+            Some((id, _)) => Ok(Some(id)),
             None => resource::id_of(&self.conn, uid),
         }
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use converge_engine::Reply;
-use converge_engine::command::{Command, run_embedded};
+use converge_engine::command::{ClaimTasks, Command, run_embedded};
 use converge_engine::model::Millis;
 use converge_engine::offers::{self, Offers};
 use converge_engine::stamp::stamp;
@@ -62,6 +62,8 @@ pub(crate) struct Writer {
     pub(crate) clock: Arc<Monotonic>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) offers: Arc<Offers>,
+    /// Claims that waited for what this batch makes claimable; a second run of the batch carries them out again.
+    pub(crate) taken: Vec<(ClaimTasks, offers::Answer)>,
     pub(crate) health: Arc<Health>,
     pub(crate) wal: Wal,
     /// Commands after which a transaction takes no further message.
@@ -75,8 +77,8 @@ type Job = (Vec<Command>, oneshot::Sender<Answers>);
 /// A batch that was decided and written, not committed.
 struct Done {
     answers: Vec<Answers>,
-    /// Claims that waited for what this batch made claimable.
-    served: Vec<(offers::Answer, Result<Reply, TransactError>)>,
+    /// What the claims of [`Writer::taken`] are answered.
+    served: Vec<Result<Reply, TransactError>>,
     signals: Signals,
     wrote: bool,
 }
@@ -166,7 +168,7 @@ impl Writer {
                     self.health.set(None);
                 }
                 self.hub.publish(&done.signals);
-                for (answer, claimed) in done.served {
+                for ((_, answer), claimed) in self.taken.drain(..).zip(done.served) {
                     let _ = answer.send(claimed);
                 }
                 for ((_, answer), answers) in jobs.into_iter().zip(done.answers) {
@@ -176,6 +178,7 @@ impl Writer {
             }
             Err(fault) => {
                 let error = fault.on_write();
+                self.taken.clear();
                 tracing::error!(error = %error, commands = jobs.iter().map(|(job, _)| job.len()).sum::<usize>(), "a batch was not written");
                 if let Err(fault) = self.undo() {
                     tracing::error!(error = ?fault, "could not read the store after a failed write");
@@ -237,11 +240,18 @@ impl Writer {
         let mut ready = std::mem::take(&mut done.signals.ready);
         loop {
             ready = offers::left_to_claim(ready, |need| self.tables.answer(need))?;
-            let Some((claim, answer)) = self.offers.take_for(&ready) else {
+            if done.served.len() == self.taken.len() {
+                match self.offers.take_for(&ready) {
+                    Some(offer) => self.taken.push(offer),
+                    None => break,
+                }
+            }
+            let Some((claim, _)) = self.taken.get(done.served.len()) else {
                 break;
             };
-            let claimed = self.either(&Command::Claim(claim), now, alone, done)?;
-            done.served.push((answer, claimed));
+            let claim = Command::Claim(claim.clone());
+            let claimed = self.either(&claim, now, alone, done)?;
+            done.served.push(claimed);
         }
         done.signals.ready.append(&mut ready);
         Ok(())
@@ -270,6 +280,9 @@ impl Writer {
         let decided = catch_unwind(AssertUnwindSafe(|| {
             run_embedded(command, &mut self.tables, now)
         }));
+        if let Some(fault) = self.tables.broken.take() {
+            return Err(fault);
+        }
         let (mut reply, mut set) = match decided {
             Ok(Ok(decided)) => decided,
             Ok(Err(refused)) => return Ok(Err(refused)),

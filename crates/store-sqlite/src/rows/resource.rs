@@ -186,12 +186,7 @@ fn finalizer_config(row: &Resource) -> Option<&str> {
 }
 
 /// Binds every column and the id to `statement`, which may use any of them.
-fn execute(
-    conn: &Connection,
-    statement: &str,
-    id: Option<i64>,
-    row: &Resource,
-) -> Result<(), Fault> {
+fn execute(conn: &Connection, statement: &str, id: i64, row: &Resource) -> Result<(), Fault> {
     let ready = match row.due {
         Due::Ready {
             class,
@@ -254,8 +249,8 @@ fn execute(
     Ok(())
 }
 
-/// Adds a row; its id.
-pub(crate) fn insert(conn: &Connection, row: &Resource) -> Result<i64, Fault> {
+/// Adds a row.
+pub(crate) fn insert(conn: &Connection, id: i64, row: &Resource) -> Result<(), Fault> {
     static SQL: OnceLock<String> = OnceLock::new();
     let sql = SQL.get_or_init(|| {
         let columns: Vec<&str> = COLUMNS.iter().map(|(column, _)| *column).collect();
@@ -273,8 +268,7 @@ pub(crate) fn insert(conn: &Connection, row: &Resource) -> Result<i64, Fault> {
         let what = format!("resource {}/{}", row.kv.kind, row.name);
         return Err(Fault::corrupt(what, "another one has this name"));
     }
-    execute(conn, sql, None, row)?;
-    Ok(conn.last_insert_rowid())
+    execute(conn, sql, id, row)
 }
 
 /// Rewrites the row `id`, which is `before` in the table.
@@ -302,7 +296,7 @@ pub(crate) fn update(
         let _ = write!(sql, " WHERE id = ?{}", COLUMNS.len() + 1);
         sql
     });
-    execute(conn, sql, Some(id), row)
+    execute(conn, sql, id, row)
 }
 
 /// Whether a statement that searches rows finds both alike: no column outside the last group differs.
@@ -480,10 +474,18 @@ pub(crate) fn by_name(
 }
 
 /// What may be claimed of a pair and class, in the order of its queue. The last line is what the index says of itself.
-pub(crate) const READY: &str = "SELECT uid FROM resource
+pub(crate) const READY: &str = "SELECT ready_turn, ready_since_ms, uid FROM resource
     WHERE claimed = 0 AND ready_kind = ?1 AND ready_version = ?2 AND ready_class = ?3
       AND (claimed = 1 OR ready_class IS NOT NULL)
     ORDER BY ready_turn, ready_since_ms, uid LIMIT ?4";
+
+/// The largest id there is; 0 = none.
+pub(crate) fn last_id(conn: &Connection) -> Result<i64, Fault> {
+    let sql = "SELECT max(id) FROM resource";
+    Ok(sql::one(conn, sql, [], |cols| cols.get())?
+        .flatten()
+        .unwrap_or(0))
+}
 
 /// The id of a resource.
 pub(crate) fn id_of(conn: &Connection, uid: Uid) -> Result<Option<i64>, Fault> {

@@ -246,7 +246,10 @@ proptest! {
         let mut before: Option<(i64, Resource)> = None;
         for mut row in states {
             let id = match &before {
-                None => resource::insert(&conn, &row).unwrap(),
+                None => {
+                    resource::insert(&conn, 7, &row).unwrap();
+                    7
+                }
                 Some((id, old)) => {
                     // Identity is for life; the rest may change in any way.
                     (row.uid, row.name) = (old.uid, old.name.clone());
@@ -261,7 +264,7 @@ proptest! {
             prop_assert_eq!(&resource::by_name(&conn, &row.kv.kind, &row.name).unwrap().unwrap().1, &row);
             // An update leaves the searched columns as an insert would have written them.
             fresh.execute("DELETE FROM resource", []).unwrap();
-            resource::insert(&fresh, &row).unwrap();
+            resource::insert(&fresh, 1, &row).unwrap();
             prop_assert_eq!(searched(&conn, row.uid), searched(&fresh, row.uid));
             before = Some((id, row));
         }
@@ -270,7 +273,8 @@ proptest! {
     #[test]
     fn an_update_of_one_field_keeps_the_others(row in row(), other in row(), which in 0..9) {
         let (_dir, conn) = database();
-        let id = resource::insert(&conn, &row).unwrap();
+        let id = 1;
+        resource::insert(&conn, id, &row).unwrap();
         let mut next = row.clone();
         match which {
             0 => next.due = other.due,
@@ -286,7 +290,7 @@ proptest! {
         resource::update(&conn, id, &row, &next).unwrap();
         prop_assert_eq!(&resource::by_uid(&conn, row.uid).unwrap().unwrap().1, &next);
         let (_dir2, fresh) = database();
-        resource::insert(&fresh, &next).unwrap();
+        resource::insert(&fresh, 1, &next).unwrap();
         prop_assert_eq!(searched(&conn, row.uid), searched(&fresh, row.uid));
     }
 

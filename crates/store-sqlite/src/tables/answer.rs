@@ -3,25 +3,29 @@
 use std::sync::Arc;
 
 use converge_engine::model::{DocSlot, Due, Edge, Event, Resource};
-use converge_engine::store::{Need, Rows, Source};
+use converge_engine::store::{Need, Rows, Source, StoreError};
 use converge_engine::view::Halt;
 use converge_types::ids::Uid;
 use converge_types::json::Doc;
 use rusqlite::{Params, params};
 
 use super::Tables;
+use super::queues::SHORT;
 use crate::cache::EDGES;
 use crate::fault::Fault;
 use crate::rows::{config, event, graph, manifest, resource, tally};
 use crate::sql;
 
-/// Empty queues that are remembered.
-const EMPTY: usize = 65_536;
-
 impl Source for Tables {
     fn fetch(&mut self, need: &Need) -> Result<Rows, Halt> {
-        self.answer(need)
-            .map_err(|fault| Halt::Store(fault.on_read()))
+        self.answer(need).map_err(|fault| {
+            if !self.is_broken {
+                return Halt::Store(fault.on_read());
+            }
+            // Rows of any command of the batch: this one is not to blame, and none of them may be answered.
+            self.broken = Some(fault);
+            Halt::Store(StoreError::Unwritable("a row was not written".to_owned()))
+        })
     }
 }
 
@@ -52,9 +56,10 @@ impl Tables {
                 if let Some(row) = self.cache.by_name(kind, name) {
                     return Ok(Rows::Resource(Some(row)));
                 }
+                self.settle()?;
                 let found = resource::by_name(&self.conn, kind, name)?;
                 Rows::Resource(found.map(|(id, row)| {
-                    let late = self.late.get(&row.uid).map(|(_, row)| row.clone());
+                    let late = self.late.get(row.uid).map(|(_, row)| row.clone());
                     let row = late.unwrap_or_else(|| Arc::new(row));
                     self.cache.loaded(id, row.clone());
                     row
@@ -98,7 +103,7 @@ impl Tables {
                     return Ok(Rows::Uids(Vec::new()));
                 }
                 let sql = "SELECT uid FROM resource WHERE held_on = ?1 ORDER BY uid";
-                let held = sql::all(&self.conn, sql, [uid.as_bytes()], |cols| cols.uid())?;
+                let held = self.search(sql, [uid.as_bytes()])?;
                 if let Some(cached) = self.cache.get(*uid) {
                     cached.held = u32::try_from(held.len()).ok();
                 }
@@ -145,24 +150,27 @@ impl Tables {
                 self.uids(sql, params)?
             }
             Need::Ready(kv, class, limit) => {
-                let queue = (kv.clone(), *class);
-                if self.empty.contains(&queue) {
-                    return Ok(Rows::Uids(Vec::new()));
+                if let Some(first) = self.queues.first(kv, *class, *limit) {
+                    return Ok(Rows::Uids(first));
                 }
-                let params = params![kv.kind.as_str(), kv.version, *class as u8, limit];
-                let ready = sql::all(&self.conn, resource::READY, params, |cols| cols.uid())?;
-                if ready.is_empty() && *limit > 0 {
-                    if self.empty.len() >= EMPTY {
-                        self.empty.clear();
-                    }
-                    self.empty.insert(queue);
+                self.settle()?;
+                // At least so many that a short queue is seen to be one.
+                let most = (*limit).max(SHORT as u32 + 1);
+                let params = params![kv.kind.as_str(), kv.version, *class as u8, most];
+                let mut ready = sql::all(&self.conn, resource::READY, params, |cols| {
+                    Ok((cols.get()?, cols.get()?, cols.uid()?))
+                })?;
+                if ready.len() < most as usize {
+                    self.queues.know(kv, *class, ready.clone());
                 }
-                Rows::Uids(ready)
+                ready.truncate(*limit as usize);
+                Rows::Uids(ready.into_iter().map(|(.., uid)| uid).collect())
             }
             Need::RootTurn(kv, class, root) => {
                 let sql = "SELECT max(ready_turn) FROM resource WHERE ready_kind = ?1 AND ready_version = ?2
                     AND ready_class = ?3 AND root = ?4 AND root <> uid";
                 let params = params![kv.kind.as_str(), kv.version, *class as u8, root.as_bytes()];
+                self.settle()?;
                 let below = sql::one(&self.conn, sql, params, |cols| cols.get())?.flatten();
                 // The root itself is not in that index, so that rows without owner need no entry in it.
                 let its = match self.resource(*root)?.as_deref() {
@@ -188,19 +196,35 @@ impl Tables {
                 let sql =
                     "SELECT count(*) FROM resource WHERE kind = ?1 AND finalizer_version = ?2";
                 let params = params![kv.kind.as_str(), kv.version];
+                self.settle()?;
                 Rows::Count(sql::one(&self.conn, sql, params, |cols| cols.get())?.unwrap_or(0))
             }
         })
     }
 
-    fn uids(&self, sql: &str, params: impl Params) -> Result<Rows, Fault> {
-        sql::all(&self.conn, sql, params, |cols| cols.uid()).map(Rows::Uids)
+    /// Before a search: writes what it could find or miss.
+    fn settle(&mut self) -> Result<(), Fault> {
+        let settled = self.late.write_searched(&self.conn);
+        self.is_broken |= settled.is_err();
+        settled
     }
+
+    /// What a statement finds that searches rows.
+    fn search(&mut self, sql: &str, params: impl Params) -> Result<Vec<Uid>, Fault> {
+        self.settle()?;
+        sql::all(&self.conn, sql, params, |cols| cols.uid())
+    }
+
+    fn uids(&mut self, sql: &str, params: impl Params) -> Result<Rows, Fault> {
+        self.search(sql, params).map(Rows::Uids)
+    }
+
     fn resource(&mut self, uid: Uid) -> Result<Option<Arc<Resource>>, Fault> {
         if let Some(cached) = self.cache.get(uid) {
             return Ok(Some(cached.row.clone()));
         }
-        if let Some((id, row)) = self.late.get(&uid).cloned() {
+        if let Some((id, row)) = self.late.get(uid) {
+            let row = row.clone();
             self.cache.loaded(id, row.clone());
             return Ok(Some(row));
         }

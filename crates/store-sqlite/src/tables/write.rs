@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use converge_engine::model::{DocSlot, Due, Event, ManifestRow, Resource};
+use converge_engine::model::{DocSlot, Event, ManifestRow, Resource};
 use converge_engine::store::{Change, WriteSet};
 use converge_types::ids::{Kind, KindVersion, Uid};
 use converge_types::json::Doc;
@@ -110,10 +110,11 @@ impl Tables {
                 continue;
             };
             removed.insert(row.uid);
-            self.late.remove(&row.uid);
+            let id = self.id(row.uid)?;
+            self.late.remove(row.uid);
             self.tally(&row.kv)?.count(row.derived.phase, false);
             self.searchable(row.uid, Some(row), None)?;
-            if let Some(id) = self.id(row.uid)? {
+            if let Some(id) = id {
                 let docs = "DELETE FROM doc WHERE key BETWEEN ?1 AND ?2";
                 let last = resource::doc_key(id, DocSlot::Authored) + 7;
                 sql::run(&self.conn, docs, [last - 7, last])?;
@@ -125,22 +126,22 @@ impl Tables {
     }
 
     fn resource_insert(&mut self, row: &Arc<Resource>) -> Result<(), Fault> {
-        let id = resource::insert(&self.conn, row)?;
+        let id = self.next_id;
+        self.next_id += 1;
+        self.late.insert(id, row.clone())?;
         self.searchable(row.uid, None, Some(row))?;
         self.tally(&row.kv)?.count(row.derived.phase, true);
         self.cache.inserted(id, row.clone());
         Ok(())
     }
 
-    fn resource_update(&mut self, before: &Resource, row: &Arc<Resource>) -> Result<(), Fault> {
+    fn resource_update(
+        &mut self,
+        before: &Arc<Resource>,
+        row: &Arc<Resource>,
+    ) -> Result<(), Fault> {
         let id = self.id(row.uid)?.ok_or_else(|| no_row(row.uid))?;
-        if resource::is_searched_alike(before, row) {
-            self.late.insert(row.uid, (id, row.clone()));
-        } else {
-            // Writes the rest as well, whatever was late of it.
-            self.late.remove(&row.uid);
-            resource::update(&self.conn, id, before, row)?;
-        }
+        self.late.update(id, before, row);
         self.searchable(row.uid, Some(before), Some(row))?;
         if before.kv != row.kv || before.derived.phase != row.derived.phase {
             self.tally(&before.kv)?.count(before.derived.phase, false);
@@ -170,11 +171,7 @@ impl Tables {
             before.and_then(resource::held_on),
             after.and_then(resource::held_on),
         );
-        if let Some(row) = after
-            && let Due::Ready { class, .. } = row.due
-        {
-            self.empty.remove(&(row.due_kv(), class));
-        }
+        self.queues.moved(before, after);
     }
 
     /// Keeps the side tables of labels and cures.

@@ -214,11 +214,11 @@ async fn no_two_resources_have_one_name_whoever_owns_them() {
     let (_dir, conn) = database();
     let world = World::with_leaf(Options::default()).await;
     let (_, row) = row(world.one(apply("a", "{}")).await);
-    resource::insert(&conn, &row).unwrap();
+    resource::insert(&conn, 1, &row).unwrap();
     for owner in [None, Some(row.uid)] {
         let mut twin = (*row).clone();
         (twin.uid, twin.owner) = (Uid::now(), owner);
-        let refused = resource::insert(&conn, &twin).unwrap_err();
+        let refused = resource::insert(&conn, 2, &twin).unwrap_err();
         assert!(refused.is_of_one_statement(), "{refused:?}");
     }
 }
