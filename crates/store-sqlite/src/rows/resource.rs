@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::sql::{self, Cols};
 
-/// A column and the group it is updated with; parameters are numbered in this order.
+/// A column and the group it is updated with; parameters are in this order.
 const COLUMNS: [(&str, Group); 41] = [
     ("uid", Group::Key),
     ("kind", Group::Key),
@@ -185,8 +185,14 @@ fn finalizer_config(row: &Resource) -> Option<&str> {
     owed.config_ref.as_ref().map(|name| name.as_str())
 }
 
-/// Binds every column and the id to `statement`, which may use any of them.
-fn execute(conn: &Connection, statement: &str, id: i64, row: &Resource) -> Result<(), Fault> {
+/// Binds the columns of `named` groups, in their order, and then the id to `statement`.
+fn execute(
+    conn: &Connection,
+    statement: &str,
+    named: impl Fn(Group) -> bool,
+    id: i64,
+    row: &Resource,
+) -> Result<(), Fault> {
     let ready = match row.due {
         Due::Ready {
             class,
@@ -201,7 +207,7 @@ fn execute(conn: &Connection, statement: &str, id: i64, row: &Resource) -> Resul
     };
     let held_on = held_on(row);
     let body = body(row)?;
-    let params: [&dyn ToSql; COLUMNS.len() + 1] = [
+    let values: [&dyn ToSql; COLUMNS.len()] = [
         row.uid.as_bytes(),
         &row.kv.kind.as_str(),
         &row.name.as_str(),
@@ -243,8 +249,14 @@ fn execute(conn: &Connection, statement: &str, id: i64, row: &Resource) -> Resul
         &row.derived.counted,
         &row.revision,
         &body,
-        &id,
     ];
+    let mut params: Vec<&dyn ToSql> = Vec::with_capacity(COLUMNS.len() + 1);
+    for ((_, group), value) in COLUMNS.iter().zip(values) {
+        if named(*group) {
+            params.push(value);
+        }
+    }
+    params.push(&id);
     sql::run(conn, statement, params.as_slice())?;
     Ok(())
 }
@@ -254,12 +266,11 @@ pub(crate) fn insert(conn: &Connection, id: i64, row: &Resource) -> Result<(), F
     static SQL: OnceLock<String> = OnceLock::new();
     let sql = SQL.get_or_init(|| {
         let columns: Vec<&str> = COLUMNS.iter().map(|(column, _)| *column).collect();
-        let mut sql = format!("INSERT INTO resource ({}, id) VALUES (", columns.join(", "));
-        for number in 1..=columns.len() {
-            let _ = write!(sql, "?{number}, ");
-        }
-        let _ = write!(sql, "?{})", columns.len() + 1);
-        sql
+        let values = "?, ".repeat(columns.len());
+        format!(
+            "INSERT INTO resource ({}, id) VALUES ({values}?)",
+            columns.join(", ")
+        )
     });
     // The index refuses two of one name in its one half, this in both.
     let other = "SELECT 1 FROM resource WHERE (owner IS NULL) = ?1 AND kind = ?2 AND name = ?3";
@@ -268,7 +279,7 @@ pub(crate) fn insert(conn: &Connection, id: i64, row: &Resource) -> Result<(), F
         let what = format!("resource {}/{}", row.kv.kind, row.name);
         return Err(Fault::corrupt(what, "another one has this name"));
     }
-    execute(conn, sql, id, row)
+    execute(conn, sql, |_| true, id, row)
 }
 
 /// Rewrites the row `id`, which is `before` in the table.
@@ -280,23 +291,22 @@ pub(crate) fn update(
 ) -> Result<(), Fault> {
     static SQL: [OnceLock<String>; 128] = [const { OnceLock::new() }; 128];
     let groups = changed(before, row);
+    let named = |group: Group| match group {
+        Group::Key => false,
+        Group::Rest => true,
+        group => groups & group as u8 != 0,
+    };
     let sql = SQL[usize::from(groups)].get_or_init(|| {
         let mut sql = String::from("UPDATE resource SET ");
-        for (index, (column, group)) in COLUMNS.iter().enumerate() {
-            let named = match group {
-                Group::Key => false,
-                Group::Rest => true,
-                group => groups & *group as u8 != 0,
-            };
-            if named {
-                let _ = write!(sql, "{column} = ?{}, ", index + 1);
-            }
+        let columns = COLUMNS.iter().filter(|(_, group)| named(*group));
+        for (column, _) in columns {
+            let _ = write!(sql, "{column} = ?, ");
         }
         sql.truncate(sql.len() - 2);
-        let _ = write!(sql, " WHERE id = ?{}", COLUMNS.len() + 1);
+        sql.push_str(" WHERE id = ?");
         sql
     });
-    execute(conn, sql, id, row)
+    execute(conn, sql, named, id, row)
 }
 
 /// Whether a statement that searches rows finds both alike: no column outside the last group differs.
