@@ -1,8 +1,9 @@
 //! How large the WAL is, asked after every commit, and when it is to be cut.
 //!
 //! Not by `stat`: from Linux 6.13 on, a file whose times were asked for gets new ones with its next write, however soon that comes
-//! (<https://docs.kernel.org/filesystems/multigrain-ts.html>), and `fdatasync` then has the inode written besides the data. Asked after
-//! every commit, that was a third request to the disk for each of them. Where a descriptor ends is found without the times.
+//! (<https://docs.kernel.org/filesystems/multigrain-ts.html>). Where `fdatasync` then has the inode written besides the data, as on ext4
+//! without a journal (seen with Linux 6.18), asking after every commit was a third request to the disk for each of them. Where a
+//! descriptor ends is found without the times.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
