@@ -46,7 +46,7 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     kind: Option<String>,
     /// Only this kind at this version.
-    #[arg(long, value_name = "KIND/vN")]
+    #[arg(long, value_name = "KIND/vN", value_parser = kind_version)]
     kv: Option<String>,
     /// Only this phase; may be repeated.
     #[arg(long, value_parser = phase)]
@@ -58,10 +58,10 @@ pub(crate) struct ListArgs {
     #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = label)]
     label: Vec<String>,
     /// Only children of this resource.
-    #[arg(long, value_name = "KIND/NAME")]
+    #[arg(long, value_name = "KIND/NAME", value_parser = reference)]
     owner: Option<String>,
     /// Only what is below this resource.
-    #[arg(long, value_name = "KIND/NAME")]
+    #[arg(long, value_name = "KIND/NAME", value_parser = reference)]
     root: Option<String>,
     /// Go on and show every change.
     #[arg(short = 'w', long)]
@@ -76,6 +76,23 @@ fn phase(text: &str) -> Result<Phase, String> {
         let all: Vec<&str> = Phase::ALL.into_iter().map(Phase::as_str).collect();
         format!("a phase is one of {}", all.join(", "))
     })
+}
+
+fn kind_version(text: &str) -> Result<String, String> {
+    let version = |version: &str| version.parse::<u16>().is_ok_and(|version| version > 0);
+    match text.split_once("/v") {
+        Some((kind, number)) if !kind.is_empty() && version(number) => Ok(text.to_owned()),
+        _ => Err("a kind at a version is KIND/vN, such as stdshell/v1".to_owned()),
+    }
+}
+
+fn reference(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(text.to_owned())
+        }
+        _ => Err("a resource is KIND/NAME, such as stdshell/hello".to_owned()),
+    }
 }
 
 /// Reads `key=value` or `key:value` into what the API takes.
