@@ -95,7 +95,7 @@ pub(crate) async fn wait_for(
                     }
                     Verdict::NotYet if deadline.is_over() => {
                         progress.clear();
-                        return Err(deadline.missed(&situation(&resource)));
+                        return Err(deadline.missed(&short_of(goal, &resource)));
                     }
                     Verdict::NotYet => {}
                 }
@@ -159,6 +159,40 @@ fn judge(goal: &Goal, resource: &Resource, waited: Duration) -> Verdict {
             Some(uid) if *uid != resource.uid => Verdict::Reached,
             _ => Verdict::NotYet,
         },
+    }
+}
+
+/// How the resource is doing, and what it lacks of the condition that was waited for.
+fn short_of(goal: &Goal, resource: &Resource) -> String {
+    let situation = situation(resource);
+    let Goal::Condition { type_, .. } = goal else {
+        return situation;
+    };
+    let conditions = &resource.conditions;
+    let found = conditions
+        .iter()
+        .find(|condition| condition.type_.eq_ignore_ascii_case(type_));
+    match found {
+        Some(condition) if condition.observed_generation < resource.generation => format!(
+            "{situation}; {} is {} of generation {}, and the newest is {}",
+            condition.type_,
+            condition.status.as_str(),
+            condition.observed_generation,
+            resource.generation
+        ),
+        Some(condition) => format!(
+            "{situation}; {} is {}",
+            condition.type_,
+            condition.status.as_str()
+        ),
+        None => {
+            let types: Vec<&str> = conditions.iter().map(|c| c.type_.as_str()).collect();
+            let others = match types.is_empty() {
+                true => "it has none".to_owned(),
+                false => format!("it has {}", types.join(", ")),
+            };
+            format!("{situation}; it has no condition {type_}: {others}")
+        }
     }
 }
 

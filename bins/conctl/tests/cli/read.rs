@@ -435,18 +435,25 @@ fn wait_ends_with_what_happened() {
         slow.stderr,
         "error: stdshell/hello is Reconciling, waiting: Queued (waited 1s)\n"
     );
-    let old = world.run(&[
-        "wait",
-        "stdshell/newer",
-        "--for",
-        "condition=Ready",
-        "--timeout",
-        "1s",
-    ]);
-    assert_eq!(
-        old.code, 5,
-        "what was so of an older spec says nothing of this one"
-    );
+    // What was so of an older spec says nothing of this one.
+    for (resource, condition, says) in [
+        (
+            "stdshell/newer",
+            "Ready",
+            "; Ready is True of generation 3, and the newest is 9",
+        ),
+        ("stdshell/slow", "Ready=False", "; Ready is True"),
+        (
+            "stdshell/slow",
+            "Nope",
+            "; it has no condition Nope: it has Ready",
+        ),
+    ] {
+        let goal = format!("condition={condition}");
+        let missed = world.run(&["wait", resource, "--for", &goal, "--timeout", "1s"]);
+        assert_eq!(missed.code, 5, "{goal}");
+        assert!(missed.stderr.contains(says), "{goal}: {}", missed.stderr);
+    }
     let gone = world.run(&["wait", "stdshell/going", "--for", "delete"]);
     assert_eq!(
         (gone.code, gone.stdout.as_str()),
