@@ -22,6 +22,13 @@ impl Fault {
         Self::Corrupt(format!("{what}: {why}"))
     }
 
+    /// The transaction is no more, and nothing that was asked for says why.
+    pub(crate) fn rolled_back() -> Self {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
+        let what = "SQLite rolled the transaction back".to_owned();
+        Self::Sql(rusqlite::Error::SqliteFailure(code, Some(what)))
+    }
+
     /// As a reader is told.
     pub(crate) fn on_read(self) -> StoreError {
         match self {

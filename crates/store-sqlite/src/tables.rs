@@ -34,8 +34,9 @@ pub(crate) struct Tables {
     late: Late,
     /// Of the next resource that is new.
     next_id: i64,
-    /// Rows could not be written while a command asked: the transaction is to be undone, for the reason that `broken` holds.
+    /// Rows could not be written while a command asked.
     is_broken: bool,
+    /// Why the transaction is to be undone, found while a command asked.
     pub(crate) broken: Option<Fault>,
 }
 

@@ -156,8 +156,10 @@ impl Writer {
     fn carry_out(&mut self, jobs: Vec<Job>) {
         let now = self.clock.now_ms();
         let mut done = self.commit(&jobs, now, false);
+        // Where SQLite has ended the transaction itself, something else is wrong than what the statement said.
         if let Err(fault) = &done
             && fault.is_of_one_statement()
+            && !self.tables.conn.is_autocommit()
         {
             tracing::error!(error = ?fault, "a command could not be written; running its batch again, each command on its own");
             done = self.undo().and_then(|()| self.commit(&jobs, now, true));
@@ -198,6 +200,8 @@ impl Writer {
         if !self.tables.conn.is_autocommit() {
             sql::run(&self.tables.conn, "ROLLBACK", [])?;
         }
+        // Where memory was short, what SQLite holds of the file would keep it so.
+        self.tables.conn.execute_batch("PRAGMA shrink_memory")?;
         self.tables.reload()
     }
 
@@ -231,6 +235,9 @@ impl Writer {
             ..Signals::default()
         });
         done.wrote |= self.tables.flush(now)?;
+        if self.tables.conn.is_autocommit() {
+            return Err(Fault::rolled_back());
+        }
         sql::run(&self.tables.conn, "COMMIT", [])?;
         Ok(done)
     }

@@ -19,12 +19,13 @@ use crate::sql;
 impl Source for Tables {
     fn fetch(&mut self, need: &Need) -> Result<Rows, Halt> {
         self.answer(need).map_err(|fault| {
-            if !self.is_broken {
+            // SQLite ends the transaction when a statement runs out of memory or the disk fails it, even one that only reads.
+            if !self.is_broken && !self.conn.is_autocommit() {
                 return Halt::Store(fault.on_read());
             }
-            // Rows of any command of the batch: this one is not to blame, and none of them may be answered.
+            // What was written for the whole batch is at stake, so none of its commands may be answered.
             self.broken = Some(fault);
-            Halt::Store(StoreError::Unwritable("a row was not written".to_owned()))
+            Halt::Store(StoreError::Unwritable("the batch is undone".to_owned()))
         })
     }
 }
