@@ -42,8 +42,9 @@ CREATE TABLE past (
     reaction   TEXT,
     message    TEXT,
     count      INTEGER,
-    -- Of an authored state.
+    -- Of an authored state. A large spec is in `big`: a search compares with rows of this table, and reads them whole for it.
     spec       BLOB,
+    big        INTEGER,
     labels     TEXT,
     kind       TEXT,
     version    INTEGER,
@@ -52,8 +53,17 @@ CREATE TABLE past (
 ) STRICT, WITHOUT ROWID;
 INSERT INTO past (uid, what, n, at_ms, who, event, generation, reaction, message, count)
     SELECT uid, 0, seq, at_ms, who, kind, generation, reaction, message, count FROM event;
-INSERT INTO past (uid, what, n, at_ms, who, spec, labels, kind, version, config_ref)
-    SELECT uid, 1, generation, at_ms, who, spec, labels, kind, version, config_ref FROM history;
+CREATE TABLE big (
+    id    INTEGER PRIMARY KEY,
+    bytes BLOB NOT NULL
+) STRICT;
+CREATE TABLE numbered AS
+    SELECT uid, generation, row_number() OVER (ORDER BY uid, generation) AS id FROM history WHERE length(spec) > 512;
+INSERT INTO big (id, bytes) SELECT id, spec FROM numbered JOIN history USING (uid, generation);
+INSERT INTO past (uid, what, n, at_ms, who, spec, big, labels, kind, version, config_ref)
+    SELECT uid, 1, generation, at_ms, who, iif(id IS NULL, spec, NULL), id, labels, kind, version, config_ref
+    FROM history LEFT JOIN numbered USING (uid, generation);
+DROP TABLE numbered;
 DROP TABLE event;
 DROP TABLE history;
 

@@ -146,27 +146,24 @@ pub(crate) fn delete(conn: &Connection, uid: Uid, seq: i64) -> Result<(), Fault>
     Ok(())
 }
 
-/// Keeps the newest `kept` of a resource.
-fn keep(conn: &Connection, uid: Uid, what: i64, kept: u32) -> Result<(), Fault> {
-    let sql = "DELETE FROM past WHERE uid = ?1 AND what = ?2
-        AND n <= (SELECT n FROM past WHERE uid = ?1 AND what = ?2 ORDER BY n DESC LIMIT 1 OFFSET ?3)";
-    sql::run(conn, sql, params![uid.as_bytes(), what, kept])?;
-    Ok(())
-}
+/// A spec that is larger is not kept in the row: a search reads the rows whole that it compares with.
+const INLINE: usize = 512;
 
 /// Removes what is beyond the limit once enough of it is there; how many rows are left of `count`.
 pub(crate) fn trim(conn: &Connection, uid: Uid, count: u32) -> Result<u32, Fault> {
     if count < KEPT + SLACK {
         return Ok(count);
     }
-    keep(conn, uid, EVENT, KEPT)?;
+    let sql = "DELETE FROM past WHERE uid = ?1 AND what = 0
+        AND n <= (SELECT n FROM past WHERE uid = ?1 AND what = 0 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
+    sql::run(conn, sql, params![uid.as_bytes(), KEPT])?;
     Ok(KEPT)
 }
 
 /// Authored states, newest first.
 pub(crate) fn history(conn: &Connection, uid: Uid) -> Result<Vec<Arc<History>>, Fault> {
-    let sql = "SELECT n, spec, labels, kind, version, config_ref, at_ms, who FROM past
-        WHERE uid = ?1 AND what = 1 ORDER BY n DESC";
+    let sql = "SELECT n, ifnull(spec, bytes), labels, kind, version, config_ref, at_ms, who
+        FROM past LEFT JOIN big ON id = big WHERE uid = ?1 AND what = 1 ORDER BY n DESC";
     sql::all(conn, sql, [uid.as_bytes()], |cols| {
         Ok(Arc::new(History {
             uid,
@@ -183,26 +180,56 @@ pub(crate) fn history(conn: &Connection, uid: Uid) -> Result<Vec<Arc<History>>, 
 
 /// Keeps an authored state, and the newest 20 in all.
 pub(crate) fn history_put(conn: &Connection, row: &History) -> Result<(), Fault> {
-    let sql = "INSERT OR REPLACE INTO past
-        (uid, what, n, spec, labels, kind, version, config_ref, at_ms, who)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    let params = params![
-        row.uid.as_bytes(),
-        STATE,
-        row.generation,
-        row.spec.as_bytes(),
-        sql::json(&*row.labels)?,
-        row.kv.kind.as_str(),
-        row.kv.version,
-        row.config_ref.as_ref().map(|name| name.as_str()),
-        row.at_ms,
-        row.who
-    ];
-    sql::run(conn, sql, params)?;
-    // Generations start at 1, so with fewer there is nothing to trim.
-    if row.generation > limits::SPEC_HISTORY as i64 {
-        keep(conn, row.uid, STATE, limits::SPEC_HISTORY as u32)?;
+    let spec = row.spec.as_bytes();
+    let is_big = spec.len() > INLINE;
+    let big = match is_big {
+        true => {
+            sql::run(conn, "INSERT INTO big (bytes) VALUES (?1)", [spec])?;
+            Some(conn.last_insert_rowid())
+        }
+        false => None,
+    };
+    let sql = "INSERT OR IGNORE INTO past
+        (uid, what, n, spec, big, labels, kind, version, config_ref, at_ms, who)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    let labels = sql::json(&*row.labels)?;
+    let put = || {
+        let params = params![
+            row.uid.as_bytes(),
+            STATE,
+            row.generation,
+            (!is_big).then_some(spec),
+            big,
+            labels,
+            row.kv.kind.as_str(),
+            row.kv.version,
+            row.config_ref.as_ref().map(|name| name.as_str()),
+            row.at_ms,
+            row.who
+        ];
+        sql::run(conn, sql, params)
+    };
+    if put()? == 0 {
+        // The state of this generation is there already.
+        forget_states(conn, "n = ?2", row.uid, row.generation)?;
+        put()?;
     }
+    // Generations start at 1, so with fewer there is nothing to trim.
+    let kept = limits::SPEC_HISTORY as i64;
+    if row.generation > kept {
+        let older = "n <= (SELECT n FROM past WHERE uid = ?1 AND what = 1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
+        forget_states(conn, older, row.uid, kept)?;
+    }
+    Ok(())
+}
+
+/// Removes states of a resource with their specs; `which` says of `past.n` which, and `?2` in it is `number`.
+fn forget_states(conn: &Connection, which: &str, uid: Uid, number: i64) -> Result<(), Fault> {
+    let of = format!("uid = ?1 AND what = 1 AND {which}");
+    let params = params![uid.as_bytes(), number];
+    let specs = format!("DELETE FROM big WHERE id IN (SELECT big FROM past WHERE {of})");
+    sql::run(conn, &specs, params)?;
+    sql::run(conn, &format!("DELETE FROM past WHERE {of}"), params)?;
     Ok(())
 }
 
@@ -243,6 +270,9 @@ pub(crate) fn tombstone_put(conn: &Connection, row: &Tombstone) -> Result<(), Fa
 
 /// Removes tombstones older than this, with the events and authored states that were kept for them.
 pub(crate) fn forget(conn: &Connection, before: Millis) -> Result<(), Fault> {
+    let specs = "DELETE FROM big WHERE id IN (SELECT big FROM past
+        WHERE uid IN (SELECT uid FROM tombstone WHERE removed_ms < ?1) AND what = 1)";
+    sql::run(conn, specs, [before])?;
     let past = "DELETE FROM past WHERE uid IN (SELECT uid FROM tombstone WHERE removed_ms < ?1)";
     sql::run(conn, past, [before])?;
     let tombstones = "DELETE FROM tombstone WHERE removed_ms < ?1";

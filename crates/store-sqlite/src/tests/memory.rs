@@ -34,6 +34,35 @@ async fn the_newest_events_and_states_are_kept() {
 }
 
 #[tokio::test]
+async fn large_specs_of_the_past_go_with_their_states() {
+    let world = World::with_leaf(Options::default()).await;
+    let spec = |n: usize| format!(r#"{{"n": {n}, "text": "{}"}}"#, "x".repeat(n * 100));
+    let mut uid = None;
+    for n in 0..30 {
+        uid = Some(row(world.one(apply("a", &spec(n))).await).1.uid);
+    }
+    let uid = uid.unwrap();
+    let history = world.store.history_list(uid).await.unwrap();
+    let specs = history.iter().map(|state| state.spec.as_bytes().to_vec());
+    let newest = (10..30).rev().map(|n| spec(n).into_bytes());
+    assert!(specs.eq(newest));
+    let stored = || {
+        let conn = rusqlite::Connection::open(world.dir.path().join("store.db")).unwrap();
+        let sql = "SELECT count(*), (SELECT count(*) FROM past WHERE big IS NOT NULL) FROM big";
+        let counts = conn.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        counts.unwrap()
+    };
+    assert_eq!(stored(), (20, 20));
+    world.one(delete("a")).await.unwrap();
+    let forget = Command::Forget(converge_engine::command::Forget {
+        removed_before_ms: i64::MAX,
+    });
+    world.one(forget).await.unwrap();
+    assert!(world.store.history_list(uid).await.unwrap().is_empty());
+    assert_eq!(stored(), (0, 0));
+}
+
+#[tokio::test]
 async fn a_small_memory_changes_nothing() {
     let small = Options {
         cache_rows: 2,
