@@ -203,7 +203,7 @@ impl Cache {
         self.shrink();
     }
 
-    // --- pairs and configs ---
+    // --- counters and configs ---
 
     pub(crate) fn tally(&self, kv: &KindVersion) -> Option<&Tally> {
         self.tallies.get(kv).map(|(tally, _)| tally)
@@ -211,13 +211,8 @@ impl Cache {
 
     /// Remembers counters that were read.
     pub(crate) fn tally_loaded(&mut self, tally: Tally) -> &Tally {
-        let kv = tally.pair.kv.clone();
-        &self
-            .tallies
-            .entry(kv)
-            .insert_entry((tally, false))
-            .into_mut()
-            .0
+        let entry = self.tallies.entry(tally.pair.kv.clone());
+        &entry.insert_entry((tally, false)).into_mut().0
     }
 
     /// Counters that are still to be written before COMMIT; new ones where none are remembered.

@@ -64,6 +64,9 @@ event_words!(
 const SLACK: u32 = 20;
 const KEPT: u32 = limits::EVENTS_PER_RESOURCE as u32;
 
+/// A spec that is larger is not kept in the row: a search reads the rows whole that it compares with.
+const INLINE: usize = 512;
+
 /// `past.what`.
 const EVENT: i64 = 0;
 const STATE: i64 = 1;
@@ -145,9 +148,6 @@ pub(crate) fn delete(conn: &Connection, uid: Uid, seq: i64) -> Result<(), Fault>
     sql::run(conn, sql, params![uid.as_bytes(), seq])?;
     Ok(())
 }
-
-/// A spec that is larger is not kept in the row: a search reads the rows whole that it compares with.
-const INLINE: usize = 512;
 
 /// Removes what is beyond the limit once enough of it is there; how many rows are left of `count`.
 pub(crate) fn trim(conn: &Connection, uid: Uid, count: u32) -> Result<u32, Fault> {
